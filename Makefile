@@ -1,0 +1,27 @@
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: test demo bench lint clean
+
+test: .venv/installed lint  ## everything that guards the project
+	$(BIN)/python -m pytest
+
+lint: .venv/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+demo: .venv/installed  ## train a small character model on Python's own library and let it write
+	$(BIN)/python examples/demo.py
+
+bench: .venv/installed  ## speed, memory and streaming as ratios, in benchmarks/results.json
+	$(BIN)/python benchmarks/run.py
+
+# constraints.txt pins every version; torch 2.13.0 there is the CPU build where one is at hand
+.venv/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev,bench]"
+	touch $@
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

@@ -1,0 +1,1 @@
+"""The mathematics of trellis networks; knows nothing of tasks."""

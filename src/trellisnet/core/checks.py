@@ -1,0 +1,42 @@
+"""Argument checks that name the argument, the value and what was expected."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+
+def positive_int(name: str, value: object, minimum: int = 1) -> int:
+    """Return `value` if it is an integer of at least `minimum`."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{name} must be an integer >= {minimum}, got {value!r}")
+    if value < minimum:
+        raise ValueError(f"{name} must be an integer >= {minimum}, got {value}")
+    return value
+
+
+def positive_ints(name: str, values: object) -> tuple[int, ...]:
+    """Return an integer or a sequence of integers, each at least 1, as a tuple."""
+    if isinstance(values, int):
+        return (positive_int(name, values),)
+    if not isinstance(values, Sequence) or isinstance(values, str):
+        raise TypeError(f"{name} must be an integer or a sequence of integers, got {values!r}")
+    if not values:
+        raise ValueError(f"{name} must not be empty")
+    return tuple(positive_int(f"{name}[{i}]", value) for i, value in enumerate(values))
+
+
+def probability(name: str, value: object) -> float:
+    """Return `value` if it is a dropout probability in [0, 1)."""
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        raise TypeError(f"{name} must be a number in [0, 1), got {value!r}")
+    if not 0 <= value < 1:
+        raise ValueError(f"{name} must be in [0, 1), got {value}")
+    return float(value)
+
+
+def one_of(name: str, value: object, choices: Iterable[str]) -> str:
+    """Return `value` if it is one of `choices`."""
+    choices = list(choices)
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
+    return str(value)

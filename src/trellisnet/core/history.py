@@ -1,0 +1,107 @@
+"""What a net keeps between calls: which states it accepts, and the state it leaves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from trellisnet.core.plan import Plan, Rows, take
+from trellisnet.core.state import TrellisState
+
+AnyState = TrellisState | tuple[Tensor, Tensor | None] | Tensor
+
+
+@dataclass(frozen=True)
+class History:
+    """The sizes of a net's states."""
+
+    input_size: int
+    hidden_size: int
+    has_memory: bool
+    kernel_size: int
+    dilation: tuple[int, ...]
+    input_taps: int
+
+    def dilations(self, layers: int) -> tuple[int, ...]:
+        """The dilation of each of so many layers."""
+        return tuple(self.dilation[i % len(self.dilation)] for i in range(layers))
+
+    def spans(self, levels: int) -> tuple[int, ...]:
+        """How many steps back the layer above each level looks: the rows a state keeps of it."""
+        return tuple((self.kernel_size - 1) * d for d in self.dilations(levels))
+
+    @property
+    def input_span(self) -> int:
+        """How many earlier inputs the injection reads."""
+        return (self.input_taps - 1) * max(self.dilation)
+
+    def accept(self, state: AnyState | None, x: Tensor) -> TrellisState | None:
+        """The caller's state as a TrellisState in the dtype of x; an error that says what does not fit."""
+        if state is None:
+            return None
+        if isinstance(state, Tensor):
+            state = TrellisState(state)
+        elif isinstance(state, (tuple, list)) and len(state) == 2:
+            state = TrellisState(*state)
+        if not isinstance(state, TrellisState):
+            raise TypeError(f"state must be a TrellisState or a pair (h, c), got {type(state).__name__}")
+        batch, width = state.h.shape[1:]
+        if width != self.hidden_size:
+            raise ValueError(f"state must have hidden_size = {self.hidden_size} channels, got {width}")
+        if batch != x.shape[1]:
+            raise ValueError(f"state must belong to {x.shape[1]} sequences, as x does, got {batch}")
+        if (state.c is not None) != self.has_memory:
+            has, needs = ("no c", "keeps one") if state.c is None else ("a c", "keeps none")
+            raise ValueError(f"state has {has}, but the cell of this net {needs}")
+        spans = self.spans(len(state.spans))
+        if len(state.spans) > 1 and (state.spans[1:] != spans[1:] or state.spans[0] not in (0, spans[0])):
+            raise ValueError(
+                f"state has {state.spans} context rows a level, but this net keeps {spans}: another net's?"
+            )
+        expected = (self.input_span, batch, self.input_size)
+        if state.x is not None and state.x.shape != expected:
+            raise ValueError(f"state has inputs of shape {tuple(state.x.shape)}, but this net keeps {expected}")
+        if state.h.device != x.device:
+            raise ValueError(f"state must be on the device of x, {x.device}, got {state.h.device}")
+        return state if state.h.dtype == x.dtype else state.to(x.dtype)
+
+    def ends(self, plan: Plan, lengths: tuple[int, ...] | None, device: torch.device) -> tuple[Rows, ...]:
+        """For every level from 1 on, the rows that the next state keeps of it."""
+        return tuple(self._end(len(level.context), plan.wanted, lengths, device) for level in plan.levels[1:])
+
+    @staticmethod
+    def _end(span: int, steps: int, lengths: tuple[int, ...] | None, device: torch.device) -> Rows:
+        """The last `span` rows of a level that has as many context rows: at the end, or at each sequence's own end."""
+        if lengths is None:
+            return slice(steps, steps + span)
+        return torch.tensor(lengths, device=device) + torch.arange(span, device=device)[:, None]
+
+    def after(
+        self,
+        plan: Plan,
+        x: Tensor,
+        state: TrellisState | None,
+        lengths: tuple[int, ...] | None,
+        h: Tensor,
+        c: Tensor | None,
+    ) -> TrellisState:
+        """The state after a call: `h` and `c` are the rows at `ends`, the inputs and level 0 are added here."""
+        spans, steps = tuple(len(level.context) for level in plan.levels), len(x)
+
+        def end(before: Tensor, now: Tensor) -> Tensor:
+            return take(torch.cat([before, now]), self._end(len(before), steps, lengths, x.device))
+
+        last_x = None
+        if self.input_span:
+            left = state.x if state is not None else None
+            last_x = end(x.new_zeros(self.input_span, *x.shape[1:]) if left is None else left, x)
+        bottom = 0
+        if state is not None and state.first_level == 0 and min(lengths or (steps,)) < spans[0]:
+            # a call shorter than the span after `repackage`: part of the context below the first layer is still seen
+            bottom, (old_h, old_c) = spans[0], state.contexts(plan)
+            zeros = h.new_zeros(steps, *h.shape[1:])
+            h = torch.cat([end(old_h[:bottom], zeros), h])
+            c = None if c is None or old_c is None else torch.cat([end(old_c[:bottom], zeros), c])
+        return TrellisState(h, c, last_x, (bottom, *spans[1:]))

@@ -1,0 +1,235 @@
+"""The tied weights of a trellis: one dense kernel, or the mixed-group kernel of theorem 1.
+
+A kernel is a list of blocks. A block computes the gates of some hidden channels as a sum of terms, each a product
+of one tap's channels with one matrix. A dense kernel is a single block with a term a tap; a mixed-group kernel has
+a block a group. The engine knows blocks and terms only. Weight norm and DropConnect happen in `materialise`,
+once a pass. Shapes: G gates, H hidden, C input channels, K taps (the oldest first).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.utils import parametrizations, parametrize
+
+from trellisnet.core.cells import Cell
+
+
+@dataclass(frozen=True)
+class Term:
+    """One product: a tap (0 is the oldest) of the level below, restricted to some channels."""
+
+    tap: int
+    channels: slice
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some hidden channels, the terms their gates are the sum of, and whether the input enters here."""
+
+    channels: slice
+    terms: tuple[Term, ...]
+    injected: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """A kernel as the engine uses it, after weight norm and dropout."""
+
+    terms: list[Tensor]  # one (G*H, channels) a term, block after block
+    input: Tensor  # (input taps, G*H of the injected block, C)
+    biases: list[Tensor | None]  # one (G*H) a block
+
+
+class Kernel(nn.Module):
+    """What dense and mixed-group kernels share: initialisation, weight norm, DropConnect."""
+
+    blocks: tuple[Block, ...]
+    input_taps: int  # through how many of the newest taps the input enters
+    weight_names: tuple[str, ...]
+
+    def __init__(self, cell: Cell, taps: int, weight_dropout: float, drop_all_taps: bool) -> None:
+        super().__init__()
+        self.gates, self.taps = cell.gates, taps
+        self.gate_biases = cell.gate_biases or (0.0,) * cell.gates
+        self.weight_dropout = weight_dropout
+        self.drop_all_taps = drop_all_taps
+
+    def _normalise(self) -> None:
+        for name in self.weight_names:
+            parametrizations.weight_norm(self, name, dim=1)
+
+    def reset_parameters(self, init: str, hidden_size: int) -> None:
+        """Start anew: "uniform" (the default) or "paper", the authors' N(0, 0.01) for everything."""
+        bound = 0.7 / math.sqrt(hidden_size)
+        with torch.no_grad():
+            for name in self.weight_names:
+                fresh = torch.empty_like(getattr(self, name))
+                fresh = fresh.normal_(0, 0.01) if init == "paper" else fresh.uniform_(-bound, bound)
+                self.set_weight(name, fresh)
+            for bias in self.bias_parameters():
+                if init == "paper":
+                    bias.normal_(0, 0.01)
+                else:
+                    start = torch.tensor(self.gate_biases, dtype=bias.dtype, device=bias.device)
+                    bias.copy_(start.repeat_interleave(len(bias) // self.gates))
+
+    def set_weight(self, name: str, value: Tensor) -> None:
+        """Set a weight to a value, through weight norm where it is on."""
+        with torch.no_grad():
+            if parametrize.is_parametrized(self, name):
+                setattr(self, name, value)
+            else:
+                getattr(self, name).copy_(value)
+
+    def bias_parameters(self) -> list[nn.Parameter]:
+        """The biases, one a block; none for a kernel without."""
+        return [parameter for name, parameter in self.named_parameters() if name.startswith("bias")]
+
+    def _weight(self, name: str, older_taps: int) -> Tensor:
+        """The weight (taps, G*H, channels) under DropConnect, which by default acts on the older taps only."""
+        if not (self.training and self.weight_dropout):
+            weight: Tensor = getattr(self, name)
+            return weight
+        if not parametrize.is_parametrized(self, name):
+            return self._drop(getattr(self, name), older_taps)
+        # with weight norm, the direction is dropped before it is normalised, as the authors do
+        norm: Any = self.get_submodule(f"parametrizations.{name}")
+        dropped: Tensor = norm[0](norm.original0, self._drop(norm.original1, older_taps))
+        return dropped
+
+    def _drop(self, weight: Tensor, older_taps: int) -> Tensor:
+        if self.drop_all_taps:
+            return F.dropout(weight, self.weight_dropout)
+        older, newest = weight[:older_taps], weight[older_taps:]
+        return torch.cat([F.dropout(older, self.weight_dropout), newest])
+
+    def _weights(self) -> tuple[list[Tensor], Tensor]:
+        raise NotImplementedError
+
+    @property
+    def blocks_injected(self) -> tuple[bool, ...]:
+        """For each block, whether the input enters it."""
+        return tuple(block.injected for block in self.blocks)
+
+    def materialise(self, dtype: torch.dtype) -> Weights:
+        """The weights of one pass: normalised, dropped and cast once, whatever the number of layers."""
+        terms, input_weight = self._weights()
+        biases: list[Tensor | None] = [bias.to(dtype) for bias in self.bias_parameters()]
+        biases = biases or [None] * len(self.blocks)
+        return Weights([term.to(dtype) for term in terms], input_weight.to(dtype), biases)
+
+    def dense_weights(self) -> tuple[Tensor, Tensor, Tensor | None]:
+        """The kernel written out as dense weights (K, G*H, C), (K, G*H, H) and a bias (G*H)."""
+        weights = self.materialise(self.dtype)
+        width = self.blocks[-1].channels.stop
+        hidden = weights.input.new_zeros(self.taps, self.gates, width, width)
+        inputs = weights.input.new_zeros(self.taps, self.gates, width, weights.input.shape[-1])
+        bias = weights.input.new_zeros(self.gates, width)
+        matrices = iter(weights.terms)
+        for block, block_bias in zip(self.blocks, weights.biases, strict=True):
+            for term in block.terms:
+                hidden[term.tap, :, block.channels, term.channels] = next(matrices).unflatten(0, (self.gates, -1))
+            if block.injected:
+                inputs[self.taps - self.input_taps :, :, block.channels] = weights.input.unflatten(1, (self.gates, -1))
+            if block_bias is not None:
+                bias[:, block.channels] = block_bias.unflatten(0, (self.gates, -1))
+        has_bias = weights.biases[0] is not None
+        return inputs.flatten(1, 2), hidden.flatten(1, 2), bias.flatten() if has_bias else None
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The parameters' dtype."""
+        return next(self.parameters()).dtype
+
+    def extra_repr(self) -> str:
+        drop = f", weight_dropout={self.weight_dropout}" if self.weight_dropout else ""
+        return f"groups={[b.channels.stop - b.channels.start for b in self.blocks]}{drop}"
+
+
+class DenseKernel(Kernel):
+    """Every channel of every tap reaches every channel: the paper's experiments."""
+
+    weight_names = ("weight_input", "weight_hidden")
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        cell: Cell,
+        kernel_size: int = 2,
+        bias: bool = True,
+        weight_norm: bool = False,
+        weight_dropout: float = 0.0,
+        drop_all_taps: bool = False,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(cell, kernel_size, weight_dropout, drop_all_taps)
+        rows = cell.gates * hidden_size
+        everything = slice(0, hidden_size)
+        self.blocks = (Block(everything, tuple(Term(j, everything) for j in range(kernel_size)), True),)
+        self.input_taps = kernel_size
+        self.weight_input = nn.Parameter(torch.zeros(kernel_size, rows, input_size, device=device, dtype=dtype))
+        self.weight_hidden = nn.Parameter(torch.zeros(kernel_size, rows, hidden_size, device=device, dtype=dtype))
+        if bias:
+            self.bias = nn.Parameter(torch.zeros(rows, device=device, dtype=dtype))
+        if weight_norm:
+            self._normalise()
+
+    def _weights(self) -> tuple[list[Tensor], Tensor]:
+        older = self.input_taps - 1
+        return list(self._weight("weight_hidden", older).unbind()), self._weight("weight_input", older)
+
+
+class MixedGroupKernel(Kernel):
+    """The sparse kernel of theorem 1: group l reads its own past, and the present of group l-1 (the input if l = 1)."""
+
+    def __init__(
+        self,
+        input_size: int,
+        groups: Sequence[int],
+        cell: Cell,
+        kernel_size: int = 2,
+        bias: bool = True,
+        weight_norm: bool = False,
+        weight_dropout: float = 0.0,
+        drop_all_taps: bool = False,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(cell, kernel_size, weight_dropout, drop_all_taps)
+        channels = [slice(start, stop) for start, stop in pairwise(accumulate(groups, initial=0))]
+        self.input_taps = 1
+        blocks, names = [], []
+        for i, own in enumerate(channels):
+            terms = [Term(j, own) for j in range(kernel_size - 1)]
+            below = [Term(kernel_size - 1, channels[i - 1])] if i else []
+            blocks.append(Block(own, (*terms, *below), injected=i == 0))
+            rows = cell.gates * groups[i]
+            for name, taps, width in (
+                (f"weight_below_{i}", 1, groups[i - 1] if i else input_size),
+                (f"weight_past_{i}", kernel_size - 1, groups[i]),
+            ):
+                setattr(self, name, nn.Parameter(torch.zeros(taps, rows, width, device=device, dtype=dtype)))
+                names.append(name)
+            if bias:
+                setattr(self, f"bias_{i}", nn.Parameter(torch.zeros(rows, device=device, dtype=dtype)))
+        self.blocks, self.weight_names = tuple(blocks), tuple(names)
+        if weight_norm:
+            self._normalise()
+
+    def _weights(self) -> tuple[list[Tensor], Tensor]:
+        terms: list[Tensor] = []
+        for i, block in enumerate(self.blocks):
+            terms += self._weight(f"weight_past_{i}", older_taps=len(block.terms)).unbind()
+            if i:
+                terms += self._weight(f"weight_below_{i}", older_taps=0).unbind()
+        return terms, self._weight("weight_below_0", older_taps=0)

@@ -1,0 +1,78 @@
+"""The forms a batch of sequences comes in, as `nn.LSTM` takes them, and the way back to the same form."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Sequences as (T, B, C), their lengths where they are not all T, and the form they came in."""
+
+    x: Tensor
+    lengths: tuple[int, ...] | None
+    batch_first: bool
+    unbatched: bool = False
+    packed: PackedSequence | None = None
+
+    def restore(self, y: Tensor, whole: bool = True) -> Tensor | PackedSequence:
+        """Bring an output (T, B, C) or (layers, T, B, C) into the form of the input; `whole`: it has all T steps."""
+        if self.unbatched:
+            return y.squeeze(-2)
+        if self.packed is not None and whole and y.dim() == 3:
+            order, inverse = self.packed.sorted_indices, self.packed.unsorted_indices
+            lengths = torch.tensor(self.lengths)
+            if order is not None:
+                y, lengths = y.index_select(1, order), lengths.index_select(0, order.cpu())
+            again = pack_padded_sequence(y, lengths)
+            return PackedSequence(again.data, again.batch_sizes, order, inverse)
+        return y.transpose(-3, -2) if self.batch_first else y
+
+    def padding(self) -> Tensor | None:
+        """True at the steps beyond each sequence's end: (T, B, 1); None if there are none."""
+        if self.lengths is None or min(self.lengths) == len(self.x):
+            return None
+        ends = torch.tensor(self.lengths, device=self.x.device)
+        return (torch.arange(len(self.x), device=self.x.device)[:, None] >= ends).unsqueeze(-1)
+
+
+def read_batch(
+    x: Tensor | PackedSequence, lengths: Sequence[int] | Tensor | None, batch_first: bool, input_size: int
+) -> Batch:
+    """Check an input and bring it into the form (T, B, C)."""
+    packed = x if isinstance(x, PackedSequence) else None
+    if packed is not None:
+        if lengths is not None:
+            raise ValueError("lengths must not be given with a PackedSequence, which has its own")
+        x, lengths = pad_packed_sequence(packed)
+    if not isinstance(x, Tensor):
+        raise TypeError(f"x must be a tensor or a PackedSequence, got {type(x).__name__}")
+    unbatched = x.dim() == 2
+    if x.dim() not in (2, 3):
+        raise ValueError(f"x must be (T, B, C), (B, T, C) with batch_first, or (T, C), got shape {tuple(x.shape)}")
+    if x.shape[-1] != input_size:
+        raise ValueError(f"x must have input_size = {input_size} channels last, got shape {tuple(x.shape)}")
+    if unbatched:
+        x = x.unsqueeze(1)
+    elif batch_first and packed is None:
+        x = x.transpose(0, 1)
+    if 0 in x.shape:
+        raise ValueError(f"x must not be empty: got {x.shape[0]} steps of {x.shape[1]} sequences")
+    return Batch(x, _check_lengths(lengths, *x.shape[:2]), batch_first, unbatched, packed)
+
+
+def _check_lengths(lengths: Sequence[int] | Tensor | None, steps: int, batch: int) -> tuple[int, ...] | None:
+    if lengths is None:
+        return None
+    values = lengths.tolist() if isinstance(lengths, Tensor) else list(lengths)
+    if not isinstance(values, list) or len(values) != batch or not all(isinstance(n, int) for n in values):
+        raise ValueError(f"lengths must be {batch} integers, one a sequence, got {values}")
+    for row, n in enumerate(values):
+        if not 1 <= n <= steps:
+            raise ValueError(f"lengths[{row}] must lie in 1 .. {steps} (the steps of x), got {n}")
+    return tuple(values)

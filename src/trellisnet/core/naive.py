@@ -1,0 +1,75 @@
+"""The equations of the paper (sections 3 and 5.1) as loops over layers and steps: the specification.
+
+Slow and obvious. Everything else in this package is tested against it.
+Shapes: T steps, B sequences, C input channels, H hidden channels, G gates, K taps (the oldest first).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from trellisnet.core.cells import Cell
+
+
+@dataclass
+class Left:
+    """What stood before the first step. The last row of each tensor is step -1; earlier than known is zero."""
+
+    x: Tensor | None = None  # (S, B, C)
+    hidden: dict[int, Tensor] = field(default_factory=dict)  # level -> (S, B, H)
+    memory: dict[int, Tensor] = field(default_factory=dict)  # level -> (S, B, H)
+
+
+def _at(rows: Sequence[Tensor], left: Tensor | None, t: int, zero: Tensor) -> Tensor:
+    if t >= 0:
+        return rows[t]
+    if left is None or -t > len(left):
+        return zero
+    return left[t]
+
+
+def naive_trellis(
+    x: Tensor,  # (T, B, C)
+    weight_input: Tensor,  # (K, G*H, C)
+    weight_hidden: Tensor,  # (K, G*H, H)
+    bias: Tensor | None,  # (G*H)
+    cell: Cell,
+    dilations: Sequence[int],  # one a layer
+    inject_every: int = 1,
+    mask: Tensor | None = None,  # (B, H), hidden dropout
+    widths: Sequence[int] | None = None,  # how many channels are alive in each layer; default all
+    left: Left | None = None,
+) -> tuple[list[list[Tensor]], list[list[Tensor]]]:
+    """Return hidden[level][t] and memory[level][t], each (B, H). Level 0 is the zero below the first layer."""
+    left = left or Left()
+    steps, batch, channels = x.shape
+    taps, rows, width = weight_hidden.shape
+    zero, zero_x = x.new_zeros(batch, width), x.new_zeros(batch, channels)
+    hidden, memory = [[zero] * steps], [[zero] * steps]
+    for i, dilation in enumerate(dilations):
+        hidden.append([])
+        memory.append([])
+        for t in range(steps):
+            pre = x.new_zeros(batch, rows)
+            if bias is not None:
+                pre = pre + bias
+            for j in range(taps):
+                s = t - (taps - 1 - j) * dilation
+                pre = pre + _at(hidden[i], left.hidden.get(i), s, zero) @ weight_hidden[j].T
+                if i % inject_every == 0:
+                    pre = pre + _at(list(x), left.x, s, zero_x) @ weight_input[j].T
+            before = _at(memory[i], left.memory.get(i), t - dilation, zero)
+            h, m = cell(pre.unflatten(-1, (cell.gates, width)), before)
+            m = zero if m is None else m
+            if mask is not None:
+                h = h * mask
+            if widths is not None:
+                alive = (torch.arange(width, device=x.device) < widths[i]).to(x.dtype)
+                h, m = h * alive, m * alive
+            hidden[-1].append(h)
+            memory[-1].append(m)
+    return hidden, memory

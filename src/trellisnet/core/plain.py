@@ -1,0 +1,98 @@
+"""A call with ordinary operations only: for tracing and export, `torch.func`, double backward, and cells of one's own.
+
+The same plan and the same sums as the in-place walk, and what autograd makes of them.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from trellisnet.core.call import Inputs, Outputs, Pass
+from trellisnet.core.cells import InPlaceCell
+from trellisnet.core.plan import take
+
+
+def is_needed(call: Pass, inputs: Inputs) -> bool:
+    """Whether this call cannot run in place: a cell without a gradient of its own, or a tracer watching."""
+    return (
+        not isinstance(call.cell, InPlaceCell)
+        or torch.compiler.is_compiling()
+        or torch._C._get_tracing_state() is not None
+        or torch._C._functorch.maybe_current_level() is not None
+        or any(
+            torch.autograd.forward_ad.unpack_dual(w).tangent is not None
+            for w in (*inputs.weights, *inputs.sources, inputs.input_weight)
+            if w is not None
+        )
+    )
+
+
+def run(call: Pass, inputs: Inputs) -> Outputs:
+    """Compute the plan, level after level."""
+    plan, wanted = call.plan, call.plan.wanted
+    hidden, memory = [_level(call, inputs, 0, inputs.context_h)], [_level(call, inputs, 0, inputs.context_c)]
+    for i, layer in enumerate(plan.layers):
+        parts = []
+        for b, block in enumerate(call.blocks):
+            pre = _source(call, inputs, i, b)
+            for w, term in call.terms(b):
+                pre = pre + take(hidden[i], layer.taps[term.tap])[..., term.channels] @ inputs.weights[w].t()
+            before = take(memory[i], layer.memory)[..., block.channels] if call.cell.has_memory else None
+            parts.append(call.cell(pre.unflatten(-1, (call.cell.gates, -1)), before))
+        h = torch.cat([part[0] for part in parts], -1)
+        h = h if inputs.mask is None else h * inputs.mask
+        c = torch.cat([part[1] for part in parts], -1) if call.cell.has_memory else h  # type: ignore[misc]
+        if (alive := call.alive[i]) is not None:
+            h, c = (torch.cat([z[..., :alive], torch.zeros_like(z[..., alive:])], -1) for z in (h, c))
+        hidden.append(_level(call, inputs, i + 1, inputs.context_h, h))
+        memory.append(_level(call, inputs, i + 1, inputs.context_c, c))
+    aux = torch.stack([hidden[level][-wanted:, :, call.output] for level in call.aux]) if call.aux else None
+    y = hidden[-1][-wanted:, :, call.output]
+    if not call.ends:
+        return y, aux, None, None
+    states = [torch.cat([take(z, rows) for z, rows in zip(zs[1:], call.ends, strict=True)]) for zs in (hidden, memory)]
+    return y, aux, states[0], states[1] if call.cell.has_memory else None
+
+
+def _level(call: Pass, inputs: Inputs, level: int, context: Tensor | None, computed: Tensor | None = None) -> Tensor:
+    """A level in storage order: its left context, then what was computed (below the first layer: zeros)."""
+    if computed is None:
+        computed = inputs.sources[0].new_zeros(len(call.plan.levels[level].steps), inputs.batch, call.width)
+    known = len(call.plan.levels[level].context)
+    if not known:
+        return computed
+    if context is None or level < call.first_level:
+        left = computed.new_zeros(known, *computed.shape[1:])
+    else:
+        left = context[call.context(level)]
+    return torch.cat([left, computed])
+
+
+def _source(call: Pass, inputs: Inputs, i: int, b: int) -> Tensor:
+    s = call.sources[i][b]
+    rows, channels = call.plan.layers[i].rows, call.blocks[b].channels
+    if s is None or inputs.sources[s].dim() == 1:
+        width = call.cell.gates * (channels.stop - channels.start)
+        constant = inputs.sources[0].new_zeros(width) if s is None else inputs.sources[s]
+        return constant.expand(rows, inputs.batch, width)
+    source = inputs.sources[s][-rows:]
+    return source if inputs.input_weight is None else source @ inputs.input_weight.t()
+
+
+def gradients(
+    call: Pass, inputs: Inputs, grads: tuple[Tensor | None, ...], needed: tuple[bool, ...]
+) -> tuple[Tensor | None, ...]:
+    """The gradients of the inputs that are needed, as differentiable functions of inputs and output gradients."""
+    outputs = run(call, inputs)
+    flat = inputs.flat()
+    asked = [tensor for tensor, need in zip(flat, needed, strict=True) if need and tensor is not None]
+    pairs = [(out, grad) for out, grad in zip(outputs, grads, strict=True) if out is not None and grad is not None]
+    found = iter(
+        torch.autograd.grad(
+            [out for out, _ in pairs], asked, [grad for _, grad in pairs], create_graph=True, allow_unused=True
+        )
+    )
+    return tuple(
+        next(found) if need and tensor is not None else None for tensor, need in zip(flat, needed, strict=True)
+    )

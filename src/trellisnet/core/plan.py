@@ -1,0 +1,152 @@
+"""Which cells of the trellis a question needs.
+
+A trellis is a grid: layer i at step t reads the level below at steps t, t-d, ..., t-(K-1)d. Level 0 lies below the
+first layer, level i+1 is what layer i writes. If only some steps of the last level are wanted, we walk down from
+them and collect the steps each level must provide.
+
+Each level is stored as rows: first the steps before the sequence (its left context), then the computed steps. The
+computed steps are ordered so that the steps of the level above come last. Hence the newest tap, the input's
+contribution, and the wanted steps are always the last rows of whatever they are taken from, and the older taps
+are nearly always a plain slice as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from trellisnet.core.cache import remembered
+
+Rows = slice | Tensor  # consecutive rows, or a list of row numbers
+
+
+@dataclass(frozen=True)
+class Level:
+    """The rows kept of one level: `context` are negative steps, `steps` the computed ones, in storage order."""
+
+    context: Sequence[int]
+    steps: Sequence[int]
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Layer i of the grid: from which rows of level i each tap reads. It writes all steps of level i+1."""
+
+    dilation: int
+    taps: tuple[Rows, ...]  # the oldest first
+    rows: int  # how many steps it computes
+
+    @property
+    def memory(self) -> Rows:
+        """The rows the cell's memory is read from: one dilation before the newest tap."""
+        return self.taps[-2]
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """The cells to compute, from level 0 (below the first layer) to the last."""
+
+    levels: tuple[Level, ...]
+    layers: tuple[Layer, ...]
+    wanted: int  # the wanted steps are the last rows of every level
+    whole: bool  # every step of every level, with full contexts: the state at the end is known
+
+    @property
+    def cells(self) -> int:
+        """How many cells are computed."""
+        return sum(layer.rows for layer in self.layers)
+
+
+def as_rows(rows: Sequence[int], device: torch.device | str | None = None) -> Rows:
+    """A slice if the rows are consecutive, else an index tensor."""
+    first, count = rows[0], len(rows)
+    if isinstance(rows, range) or all(row == first + i for i, row in enumerate(rows)):
+        return slice(first, first + count)
+    return torch.tensor(rows, device=device)
+
+
+def take(storage: Tensor, rows: Rows) -> Tensor:
+    """The rows of a level, as a view where they are consecutive. A matrix of rows is one column a sequence."""
+    if isinstance(rows, slice):
+        return storage[rows]
+    if rows.dim() == 2:
+        return storage[rows, torch.arange(storage.shape[1], device=storage.device)]
+    return storage.index_select(0, rows)
+
+
+def add_(storage: Tensor, rows: Rows, values: Tensor) -> None:
+    """Add values to the rows of a level; the adjoint of `take`."""
+    if isinstance(rows, slice):
+        storage[rows] += values
+    elif rows.dim() == 2:
+        batch = torch.arange(storage.shape[1], device=storage.device)
+        storage.index_put_((rows, batch), values, accumulate=True)
+    else:
+        storage.index_add_(0, rows, values)
+
+
+def part(rows: Rows, start: int, stop: int) -> Rows:
+    """Some of the rows, counted from the first of them."""
+    return slice(rows.start + start, rows.start + stop) if isinstance(rows, slice) else rows[start:stop]
+
+
+def whole_plan(steps: int, dilations: Sequence[int], kernel_size: int) -> Plan:
+    """Every step of every layer. `dilations` has one entry more than there are layers: the last level's context."""
+    spans = [(kernel_size - 1) * dilation for dilation in dilations]
+    levels = tuple(Level(range(-span, 0), range(steps)) for span in spans)
+    layers = tuple(
+        Layer(d, tuple(slice(j * d, j * d + steps) for j in range(kernel_size)), steps) for d in dilations[:-1]
+    )
+    return Plan(levels, layers, steps, whole=True)
+
+
+def cone_plan(
+    wanted: Sequence[int], dilations: Sequence[int], kernel_size: int, device: torch.device | str | None = None
+) -> Plan:
+    """Only the cells that the wanted steps of the last level reach."""
+    levels = [Level((), wanted)]
+    layers: list[Layer] = []
+    for dilation in reversed(dilations[:-1]):
+        steps = levels[0].steps
+        read = [_shift(steps, (kernel_size - 1 - j) * dilation) for j in range(kernel_size)]
+        level = _union(read)
+        levels.insert(0, level)
+        row = {step: i for i, step in enumerate((*level.context, *level.steps))}
+        taps = tuple(as_rows([row[step] for step in tap], device) for tap in read)
+        layers.insert(0, Layer(dilation, taps, len(steps)))
+    return Plan(tuple(levels), tuple(layers), len(wanted), whole=False)
+
+
+def _shift(steps: Sequence[int], by: int) -> list[int]:
+    return [step - by for step in steps]
+
+
+def _union(read: list[list[int]]) -> Level:
+    """All steps read: the contexts, then the steps only older taps read, then those of the newest tap."""
+    newest = read[-1]
+    seen = set(newest)
+    context: list[int] = []
+    older: list[int] = []
+    for tap in read[:-1]:
+        for step in tap:
+            if step not in seen:
+                seen.add(step)
+                (context if step < 0 else older).append(step)
+    return Level(tuple(context), (*older, *newest))
+
+
+@remembered
+def make_plan(
+    steps: int,
+    wanted: tuple[int, ...] | range | None,
+    dilations: tuple[int, ...],
+    kernel_size: int,
+    device: torch.device,
+) -> Plan:
+    """The plan for a sequence of `steps`: the wanted steps only, or every step with the state at the end."""
+    if wanted is None:
+        return whole_plan(steps, dilations, kernel_size)
+    return cone_plan(wanted, dilations, kernel_size, device)

@@ -1,0 +1,116 @@
+"""TrellisState: the left context of every level, as an argument and a return value of every call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+
+import torch
+from torch import Tensor
+
+from trellisnet.core.cache import remembered
+from trellisnet.core.plan import Plan
+
+
+@dataclass(frozen=True, eq=False)
+class TrellisState:
+    """What every level of a trellis would have seen before the next step.
+
+    The contexts of all levels lie one after the other in `h` and `c`: level i has `spans[i]` rows, the newest last.
+    Two rules make one kind of state serve every purpose. A level deeper than the state knows takes the deepest
+    context it has; a step further back than it knows takes the oldest row. So a pair (h, c), each (B, H), is a
+    state as well: every level then starts from it, which is the paper's history repackaging.
+
+    >>> import torch
+    >>> from trellisnet import TrellisNet
+    >>> net = TrellisNet(3, 8, num_layers=4)
+    >>> x = torch.randn(10, 2, 3)
+    >>> first, state = net(x[:6])
+    >>> second, state = net(x[6:], state)
+    >>> torch.allclose(torch.cat([first, second]), net(x)[0], atol=1e-6)
+    True
+    """
+
+    h: Tensor  # (sum of spans, B, H)
+    c: Tensor | None = None  # (sum of spans, B, H), for cells with a memory
+    x: Tensor | None = None  # (S, B, C), the last inputs; None: zeros
+    spans: tuple[int, ...] = (1,)  # rows a level; a level 0 of no rows is zero, as it is below every first layer
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.h, Tensor):
+            raise TypeError(f"state h must be a tensor, got {type(self.h).__name__}")
+        if self.c is not None and not isinstance(self.c, Tensor):
+            raise TypeError(f"state c must be a tensor or None, got {type(self.c).__name__}")
+        if self.h.dim() == 2 and self.spans == (1,):
+            object.__setattr__(self, "h", self.h.unsqueeze(0))
+            if self.c is not None and self.c.dim() == 2:
+                object.__setattr__(self, "c", self.c.unsqueeze(0))
+        if self.h.dim() != 3 or self.h.shape[0] != sum(self.spans):
+            raise ValueError(f"state h must be (batch, hidden) or (1, batch, hidden), got {tuple(self.h.shape)}")
+        if self.c is not None and self.c.shape != self.h.shape:
+            raise ValueError(f"state c must have the shape of h {tuple(self.h.shape)}, got {tuple(self.c.shape)}")
+
+    @property
+    def batch_size(self) -> int:
+        """How many sequences the state belongs to."""
+        return self.h.shape[1]
+
+    @property
+    def last(self) -> tuple[Tensor, Tensor | None]:
+        """The last step of the deepest level (B, H): what `nn.LSTM` calls h_n and c_n."""
+        return self.h[-1], None if self.c is None else self.c[-1]
+
+    def repackage(self) -> TrellisState:
+        """The paper's compressed history: every level goes on from the last step of the deepest. Detached."""
+        h, c = self.last
+        return TrellisState(h, c).detach()
+
+    def detach(self) -> TrellisState:
+        """The same state, cut from the graph: truncated back-propagation through time."""
+        return self._map(Tensor.detach)
+
+    def to(self, target: torch.device | torch.dtype | str) -> TrellisState:
+        """The same state on another device or in another dtype."""
+        return self._map(lambda tensor: tensor.to(target))
+
+    def select(self, rows: Sequence[int] | Tensor) -> TrellisState:
+        """The state of some of the sequences, in the order given: to drop, repeat or reorder batch rows."""
+        index = torch.as_tensor(rows, device=self.h.device)
+        if index.dim() != 1 or index.dtype not in (torch.int64, torch.int32, torch.bool):
+            raise ValueError(f"rows must be a list of batch rows or a mask, got {rows!r}")
+        if index.dtype == torch.bool:
+            if len(index) != self.batch_size:
+                raise ValueError(f"rows: a mask must have {self.batch_size} entries, got {len(index)}")
+            index = index.nonzero().squeeze(1)
+        elif index.numel() and not (int(index.min()) >= 0 and int(index.max()) < self.batch_size):
+            raise ValueError(f"rows must lie in 0 .. {self.batch_size - 1}, got {index.tolist()}")
+        return self._map(lambda tensor: tensor.index_select(1, index))
+
+    def _map(self, function: Callable[[Tensor], Tensor]) -> TrellisState:
+        c = None if self.c is None else function(self.c)
+        x = None if self.x is None else function(self.x)
+        return replace(self, h=function(self.h), c=c, x=x)
+
+    @property
+    def first_level(self) -> int:
+        """0, or 1 where the level below the first layer is zero as usual."""
+        return 0 if self.spans[0] else 1
+
+    def contexts(self, plan: Plan) -> tuple[Tensor, Tensor | None]:
+        """The context rows that the plan asks for, one level after the other from `first_level` on."""
+        rows = _context_rows(plan, self.spans)
+        if isinstance(rows, range):
+            return self.h[: len(rows)], None if self.c is None else self.c[: len(rows)]
+        index = torch.tensor(rows, device=self.h.device, dtype=torch.int64)
+        return self.h.index_select(0, index), None if self.c is None else self.c.index_select(0, index)
+
+
+@remembered
+def _context_rows(plan: Plan, spans: tuple[int, ...]) -> Sequence[int]:
+    starts = [0, *accumulate(spans)]
+    rows: list[int] = []
+    for i in range(0 if spans[0] else 1, len(plan.levels)):
+        known = min(i, len(spans) - 1)
+        rows.extend(starts[known] + max(0, spans[known] + step) for step in plan.levels[i].context)
+    return range(len(rows)) if rows == list(range(len(rows))) else rows

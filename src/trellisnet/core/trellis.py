@@ -1,0 +1,302 @@
+"""TrellisNet: the trellis network as a module to use like `nn.LSTM`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
+
+from trellisnet.core import engine
+from trellisnet.core.call import Inputs, Pass
+from trellisnet.core.cells import Cell, make_cell
+from trellisnet.core.checks import one_of, positive_int, positive_ints, probability
+from trellisnet.core.history import AnyState, History
+from trellisnet.core.inject import make_sources
+from trellisnet.core.kernel import DenseKernel, Kernel, MixedGroupKernel
+from trellisnet.core.layout import Batch, read_batch
+from trellisnet.core.plan import Plan, Rows, make_plan, take
+from trellisnet.core.state import TrellisState
+
+
+class TrellisNet(nn.Module):
+    """A trellis network: a causal convolution in time whose weights are tied across layers and whose input enters
+    every layer (Bai, Kolter, Koltun, ICLR 2019).
+
+    Args:
+        input_size: channels of the input.
+        hidden_size: channels of every layer. The paper's tables count without the output channels; this does not.
+        num_layers: depth of a call that does not choose its own. The weights do not depend on it.
+        output_size: the output is the last so many channels; default all.
+        cell: "tanh", "relu", "lstm", "gru", or a `Cell` of your own.
+        kernel_size: taps of the convolution, at least 2.
+        dilation: steps between taps: a number, or a cycle of numbers over the layers.
+        bias, batch_first: as in `nn.LSTM`.
+        weight_norm: learn directions and lengths of the kernels' rows apart.
+        hidden_dropout: variational: one mask a sequence and call, the same at every step of every layer.
+        weight_dropout: DropConnect on the kernels, one mask a call.
+        drop_all_taps: let DropConnect act on all taps, not only on the older ones as in the paper's experiments.
+        inject_every: the input enters the first of every so many layers.
+        aux_every: `aux=True` gives the output of every so many layers, for auxiliary losses.
+        groups: sizes of channel groups for a mixed-group kernel instead of a dense one: group l reads its own past and
+            the present of group l-1, and is zero in the first l-1 layers, as in the proof of theorem 1.
+        staggered: sizes of channel groups of which group l is zero in the first l-1 layers; follows from `groups`.
+            With a dense kernel, it is what `densify` leaves behind of them.
+        memory: what the backward pass needs is stored ("store"), or computed again from h and c ("recompute").
+        init: "uniform", which trains best from scratch, or "paper", the authors' N(0, 0.01).
+
+    >>> net = TrellisNet(3, 16, num_layers=8)
+    >>> y, state = net(torch.randn(20, 4, 3))  # (T, B, C), as nn.LSTM
+    >>> tuple(y.shape)
+    (20, 4, 16)
+    >>> y, state = net(torch.randn(1, 4, 3), state)  # goes on where it stopped
+    >>> last, _ = net(torch.randn(20, 4, 3), tail=1)  # only the last step, and only the cells it needs
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int,
+        output_size: int | None = None,
+        cell: str | Cell = "lstm",
+        kernel_size: int = 2,
+        dilation: int | Sequence[int] = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        weight_norm: bool = False,
+        hidden_dropout: float = 0.0,
+        weight_dropout: float = 0.0,
+        drop_all_taps: bool = False,
+        inject_every: int = 1,
+        aux_every: int | None = None,
+        groups: Sequence[int] | None = None,
+        staggered: Sequence[int] | None = None,
+        memory: str = "store",
+        init: str = "uniform",
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.input_size = positive_int("input_size", input_size)
+        self.hidden_size = positive_int("hidden_size", hidden_size)
+        self.num_layers = positive_int("num_layers", num_layers)
+        self.output_size = hidden_size if output_size is None else positive_int("output_size", output_size)
+        if self.output_size > hidden_size:
+            raise ValueError(f"output_size must be at most hidden_size = {hidden_size}, got {output_size}")
+        self.cell = make_cell(cell)
+        self.kernel_size = positive_int("kernel_size", kernel_size, minimum=2)
+        self.dilation = positive_ints("dilation", dilation)
+        self.batch_first = bool(batch_first)
+        self.hidden_dropout = probability("hidden_dropout", hidden_dropout)
+        self.inject_every = positive_int("inject_every", inject_every)
+        self.aux_every = None if aux_every is None else positive_int("aux_every", aux_every)
+        self.groups = None if groups is None else self._check_groups("groups", groups)
+        self.staggered = self.groups if staggered is None else self._check_groups("staggered", staggered)
+        self.memory = one_of("memory", memory, ("store", "recompute"))
+        self.init = one_of("init", init, ("uniform", "paper"))
+        options: dict[str, Any] = {
+            "kernel_size": kernel_size,
+            "bias": bias,
+            "weight_norm": weight_norm,
+            "weight_dropout": probability("weight_dropout", weight_dropout),
+            "drop_all_taps": drop_all_taps,
+            "device": device,
+            "dtype": dtype,
+        }
+        self.kernel: Kernel
+        if self.groups is None:
+            self.kernel = DenseKernel(input_size, hidden_size, self.cell, **options)
+        else:
+            self.kernel = MixedGroupKernel(input_size, self.groups, self.cell, **options)
+        self.history = History(
+            input_size,
+            hidden_size,
+            self.cell.has_memory,
+            kernel_size,
+            self.dilation,
+            self.kernel.input_taps,
+        )
+        self.reset_parameters()
+
+    def _check_groups(self, name: str, sizes: Sequence[int]) -> tuple[int, ...]:
+        sizes = positive_ints(name, sizes)
+        if sum(sizes) != self.hidden_size:
+            raise ValueError(f"{name} must add up to hidden_size = {self.hidden_size}, got {sizes}, sum {sum(sizes)}")
+        return sizes
+
+    def reset_parameters(self) -> None:
+        """Draw the weights anew, as `init` says."""
+        self.kernel.reset_parameters(self.init, self.hidden_size)
+
+    def extra_repr(self) -> str:
+        return f"{self.input_size}, {self.hidden_size}, num_layers={self.num_layers}, output_size={self.output_size}"
+
+    @property
+    def receptive_field(self) -> int:
+        """How many steps of the input an output can depend on, its own step included."""
+        spans = self.history.spans(self.num_layers)
+        if self.groups is None:
+            return 1 + sum(spans)
+        # the input enters group 1 at the newest tap only, and a layer spent on crossing to the next group looks no
+        # further back; the output's first group decides how often that must happen
+        crossings = sum(b.channels.stop <= self.hidden_size - self.output_size for b in self.kernel.blocks)
+        return 1 + sum(sorted(spans[1:])[min(crossings, len(spans) - 1) :])
+
+    def densify(self) -> TrellisNet:
+        """An equal net with a dense kernel, in which training can go on without the constraint of the groups."""
+        inputs, hidden, bias = self.kernel.dense_weights()
+        net = TrellisNet(
+            self.input_size,
+            self.hidden_size,
+            self.num_layers,
+            self.output_size,
+            self.cell,
+            self.kernel_size,
+            self.dilation,
+            bias is not None,
+            self.batch_first,
+            hidden_dropout=self.hidden_dropout,
+            weight_dropout=self.kernel.weight_dropout,
+            drop_all_taps=self.kernel.drop_all_taps,
+            inject_every=self.inject_every,
+            aux_every=self.aux_every,
+            staggered=self.staggered,
+            memory=self.memory,
+            init=self.init,
+            device=inputs.device,
+            dtype=inputs.dtype,
+        )
+        net.kernel.set_weight("weight_input", inputs)
+        net.kernel.set_weight("weight_hidden", hidden)
+        if bias is not None:
+            net.kernel.set_weight("bias", bias)
+        return net.train(self.training)
+
+    def forward(
+        self,
+        x: Tensor | PackedSequence,
+        state: AnyState | None = None,
+        *,
+        lengths: Sequence[int] | Tensor | None = None,
+        tail: int | None = None,
+        depth: int | None = None,
+        aux: bool = False,
+    ) -> tuple[Any, ...]:
+        """Run sequences through the net.
+
+        Args:
+            x: (T, B, C), (B, T, C) with `batch_first`, (T, C), or a `PackedSequence`.
+            state: what an earlier call returned, to go on from there; or a pair (h, c), each (B, H), from which every
+                layer starts.
+            lengths: where the sequences end; outputs beyond are zero.
+            tail: only the last so many steps of each sequence, and only the cells they need.
+            depth: number of layers; default `num_layers`.
+            aux: also return the outputs of every `aux_every`-th layer.
+
+        Returns:
+            The output in the form of `x`; with `tail` always a tensor. The state at each sequence's end; with `tail`
+            None, because the cells it would need are not computed. With `aux`, the outputs of those layers,
+            stacked along a new first dimension.
+        """
+        batch = read_batch(x, lengths, self.batch_first, self.input_size)
+        depth = self.num_layers if depth is None else positive_int("depth", depth)
+        if aux and self.aux_every is None:
+            raise ValueError("aux=True needs a net with aux_every, got aux_every=None")
+        wanted, picked = self._wanted(batch, tail)
+        dtype, result_dtype = self._dtypes(batch.x)
+        steps, padding = batch.x.to(dtype), batch.padding()
+        if padding is not None:
+            steps = steps.masked_fill(padding, 0)  # whatever stands there must not reach the weights' gradients
+        dilations = self.history.dilations(depth + 1)
+        plan = make_plan(len(steps), wanted, dilations, self.kernel_size, steps.device)
+        before, after = self.history.accept(state, steps), None
+        with self._own_dtype(steps.device.type):
+            call, inputs = self._prepare(plan, steps, before, batch.lengths, aux)
+            y, aux_y, h, c = engine.run(call, inputs)
+            if h is not None:
+                after = self.history.after(plan, steps, before, batch.lengths, h, c)
+
+        def finish(output: Tensor) -> Tensor:  # (T, B, C)
+            output = output.to(result_dtype)
+            if picked is not None:
+                return take(output, picked)
+            return output if padding is None or tail is not None else output.masked_fill(padding, 0)
+
+        outputs = [finish(y)] if aux_y is None else [finish(y), torch.stack([finish(level) for level in aux_y])]
+        results = [batch.restore(output, whole=tail is None) for output in outputs]
+        return results[0], after, *results[1:]
+
+    def _wanted(self, batch: Batch, tail: int | None) -> tuple[tuple[int, ...] | range | None, Rows | None]:
+        """The steps to compute (None: all), and which of them each sequence picks (None: all)."""
+        if tail is None:
+            return None, None
+        steps, lengths = len(batch.x), batch.lengths
+        positive_int("tail", tail)
+        if tail > min(lengths or (steps,)):
+            what = "the steps of x" if lengths is None else "the shortest of lengths"
+            raise ValueError(f"tail must be at most {min(lengths or (steps,))} ({what}), got {tail}")
+        if lengths is None or min(lengths) == max(lengths):
+            end = steps if lengths is None else lengths[0]
+            return range(end - tail, end), None
+        wanted = sorted({step for n in lengths for step in range(n - tail, n)})
+        row = {step: i for i, step in enumerate(wanted)}
+        picked = [[row[n - tail + i] for n in lengths] for i in range(tail)]
+        return tuple(wanted), torch.tensor(picked, device=batch.x.device)
+
+    def _dtypes(self, x: Tensor) -> tuple[torch.dtype, torch.dtype]:
+        """The dtype to compute in and that of the result.
+
+        Under autocast the result is in autocast's dtype. A CPU computes half precision in single precision: not every
+        CPU that announces bfloat16 products can execute them.
+        """
+        device, own = x.device.type, self.kernel.dtype
+        if torch.is_autocast_enabled(device):
+            own = torch.get_autocast_dtype(device)
+        elif x.dtype != own:
+            raise ValueError(f"x must have the dtype of the net, {own}, got {x.dtype}")
+        half = own in (torch.bfloat16, torch.float16)
+        return torch.float32 if half and device == "cpu" else own, own
+
+    @staticmethod
+    def _own_dtype(device: str) -> AbstractContextManager[Any]:
+        """Switch autocast off, where it is on: the casts have been made."""
+        return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()
+
+    def _prepare(
+        self, plan: Plan, x: Tensor, state: TrellisState | None, lengths: tuple[int, ...] | None, aux: bool
+    ) -> tuple[Pass, Inputs]:
+        """Describe the call to the engine; the weights are materialised here, once."""
+        weights = self.kernel.materialise(x.dtype)
+        left = None if state is None else state.x
+        sources, input_weight, table = make_sources(
+            plan, self.kernel, weights, x, left, self.history.input_span, self.inject_every
+        )
+        depth = len(plan.layers)
+        alive: list[int | None] = [None] * depth
+        for i in range(min(depth, len(self.staggered or ()) - 1)):
+            alive[i] = sum(self.staggered[: i + 1])  # type: ignore[index]
+        every = self.aux_every if aux and self.aux_every else depth + 1
+        call = Pass(
+            plan=plan,
+            cell=self.cell,
+            blocks=self.kernel.blocks,
+            sources=table,
+            alive=tuple(alive),
+            output=slice(self.hidden_size - self.output_size, self.hidden_size),
+            aux=tuple(range(every, depth + 1, every)),
+            ends=self.history.ends(plan, lengths, x.device) if plan.whole else (),
+            first_level=1 if state is None else state.first_level,
+            recompute=self.memory == "recompute",
+        )
+        context_h, context_c = (None, None) if state is None else state.contexts(plan)
+        return call, Inputs(self._mask(x), context_h, context_c, input_weight, weights.terms, sources)
+
+    def _mask(self, x: Tensor) -> Tensor | None:
+        if not (self.training and self.hidden_dropout):
+            return None
+        kept = 1 - self.hidden_dropout
+        return x.new_empty(x.shape[1], self.hidden_size).bernoulli_(kept).div_(kept)

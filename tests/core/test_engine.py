@@ -1,0 +1,198 @@
+"""The ways a call can run: in place, with ordinary operations, compiled, traced, under autocast. All give the same."""
+
+import os
+import subprocess
+import sys
+import warnings
+
+import pytest
+import torch
+
+from reference import assert_close, gradients
+from trellisnet import TrellisNet
+from trellisnet.core import engine, plain
+from trellisnet.core.fusion import set_fusion
+
+
+@pytest.fixture
+def paths(monkeypatch):
+    """Names of the ways the calls of a test ran."""
+    taken = []
+
+    def watch(module, function, name):
+        original = getattr(module, function)
+        monkeypatch.setattr(module, function, lambda *args: taken.append(name) or original(*args))
+
+    watch(plain, "run", "plain")
+    watch(engine.step, "run", "step")
+    watch(engine._Trellis, "apply", "in place")
+    return taken
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"groups": (2, 3)}, {"cell": "gru", "dilation": (1, 4), "inject_every": 2}], ids=str
+)
+@pytest.mark.parametrize("call", [{}, {"tail": 2}, {"lengths": [7, 3]}], ids=str)
+def test_ordinary_operations_equal_the_in_place_walk(monkeypatch, options, call):
+    net = TrellisNet(3, 5, 4, aux_every=2, hidden_dropout=0.2, **options)
+    mask = net._mask(torch.zeros(7, 2, 3))
+    monkeypatch.setattr(net, "_mask", lambda x: mask)
+    x = torch.randn(7, 2, 3, requires_grad=True)
+    _, before = net(torch.randn(4, 2, 3))
+    before = before.detach()
+    before.h.requires_grad_()
+    before.c.requires_grad_()
+    tensors = (x, before.h, before.c, *net.parameters())
+    results = []
+    for needed in (False, True):
+        monkeypatch.setattr(plain, "is_needed", lambda *_, needed=needed: needed)
+        y, state, aux = net(x, before, aux=True, **call)
+        outputs = [y, aux] if state is None else [y, aux, state.h, state.c]
+        grads = [gradients(output, *tensors) for output in outputs]
+        results.append((outputs, [g for grad in grads for g in grad]))
+    assert_close(results[0][0], results[1][0], 1e-12)
+    assert_close(results[0][1], results[1][1])
+
+
+def test_double_backward_is_found_by_itself(paths):
+    net = TrellisNet(3, 5, 4)
+    x = torch.randn(6, 2, 3, requires_grad=True)
+    y, _ = net(x)
+    (gradient,) = torch.autograd.grad(y.square().sum(), x, create_graph=True)
+    gradient.square().sum().backward()
+    assert paths == ["in place", "plain"]
+    expected = torch.autograd.functional.hvp(
+        lambda z: plain_output(net, z).square().sum(), x.detach(), 2 * gradient.detach()
+    )
+    assert_close(x.grad, expected[1])
+
+
+def plain_output(net, x):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plain, "is_needed", lambda *_: True)
+        return net(x)[0]
+
+
+def test_torch_func_takes_ordinary_operations(paths):
+    net = TrellisNet(3, 5, 4)
+    x = torch.randn(4, 6, 2, 3)  # four batches
+    expected = torch.stack([net(batch)[0] for batch in x])
+    assert_close(torch.func.vmap(lambda batch: net(batch)[0])(x), expected, 1e-12)
+    weights = dict(net.named_parameters())
+
+    def loss(weights):
+        return torch.func.functional_call(net, weights, (x[0],))[0].square().sum()
+
+    found = torch.func.grad(loss)(weights)
+    expected_grads = torch.autograd.grad(loss(weights), list(weights.values()))
+    assert_close(list(found.values()), expected_grads)
+    _, tangent = torch.func.jvp(lambda z: net(z)[0].square().sum(), (x[0],), (torch.ones_like(x[0]),))
+    z = x[0].clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(net(z)[0].square().sum(), z)
+    assert_close(tangent, gradient.sum())
+    assert "plain" in paths
+
+
+def test_compile_and_export_take_ordinary_operations():
+    net = TrellisNet(3, 5, 4, dilation=(1, 2)).eval()
+    x = torch.randn(6, 2, 3)
+    expected, _ = net(x)
+    compiled = torch.compile(net, backend="aot_eager", fullgraph=True)
+    assert_close(compiled(x)[0], expected, 1e-12)
+    exported = torch.export.export(net, (x,), {"tail": 3})
+    assert_close(exported.module()(x, tail=3)[0], expected[-3:], 1e-12)
+    targets = {node.target for node in exported.graph.nodes if node.op == "call_function"}
+    assert all("aten" in str(target) for target in targets if "getitem" not in str(target))
+
+
+def test_single_steps_without_gradients_stream(paths):
+    net = TrellisNet(3, 5, 4)
+    x = torch.randn(1, 2, 3)
+    net(x)
+    with torch.no_grad():
+        _, state = net(x)
+        net(x, state)
+        net(x, state, tail=1)
+    assert paths == ["in place", "step", "step", "in place"]
+
+
+def test_retained_graph_gives_the_same_twice():
+    net = TrellisNet(3, 5, 4)
+    y, _ = net(torch.randn(6, 2, 3))
+    first, second = (gradients(y, *net.parameters()) for _ in range(2))
+    assert_close(first, second, 0.0)
+
+
+def test_recompute_keeps_less():
+    kept = {}
+    for memory in ("store", "recompute"):
+        net = TrellisNet(3, 8, 10, memory=memory)
+        sizes = []
+        with torch.autograd.graph.saved_tensors_hooks(lambda t, sizes=sizes: sizes.append(t.numel()) or t, lambda t: t):
+            net(torch.randn(20, 2, 3))
+        kept[memory] = sum(sizes)
+    assert kept["recompute"] < 0.45 * kept["store"]
+
+
+def test_compiled_cells_give_the_same():
+    pytest.importorskip("torch._inductor")
+    if not any(os.access(os.path.join(folder, "g++"), os.X_OK) for folder in os.environ["PATH"].split(os.pathsep)):
+        pytest.skip("needs a C++ compiler")
+    net = TrellisNet(3, 5, 2)
+    x = torch.randn(4, 2, 3, requires_grad=True)
+    expected, _ = net(x)
+    tensors = (x, *net.parameters())
+    try:
+        set_fusion("always")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the compiler's own
+            y, _ = net(x)
+            found = gradients(y, *tensors)
+    finally:
+        set_fusion("auto")
+    assert_close(y, expected, 1e-12)
+    assert_close(found, gradients(expected, *tensors))
+    with pytest.raises(ValueError, match="mode"):
+        set_fusion("sometimes")
+
+
+def test_autocast_and_half_precision_on_a_cpu_compute_in_single_precision():
+    net = TrellisNet(3, 5, 4, dtype=torch.float32)
+    x = torch.randn(6, 2, 3, dtype=torch.float32)
+    expected, _ = net(x)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y, state = net(x)
+        step, _ = net(x[:1], state)
+        y.float().sum().backward()
+    assert y.dtype == step.dtype == torch.bfloat16
+    assert_close(y.double(), expected.double(), 1e-2)
+    assert net.kernel.bias.grad.dtype == torch.float32
+    half = net.bfloat16()
+    y, _ = half(x.bfloat16())
+    assert y.dtype == torch.bfloat16
+    assert_close(y.double(), expected.double(), 3e-2)
+
+
+def test_a_training_step_under_autocast_with_working_units():
+    """The whole way with bfloat16 products elsewhere in the model, in a process whose CPU units are limited."""
+    code = """
+import torch, trellisnet
+torch.manual_seed(0)
+net = trellisnet.TrellisNet(8, 16, 4)
+head = torch.nn.Linear(16, 4)
+with torch.autocast("cpu", dtype=torch.bfloat16):
+    loss = head(net(torch.randn(6, 2, 8))[0]).float().square().mean()
+loss.backward()
+assert all(p.grad.isfinite().all() for p in [*net.parameters(), *head.parameters()])
+"""
+    environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=120)
+
+
+def test_import_needs_no_extension_and_leaves_denormals_alone():
+    code = """
+import sys, trellisnet, torch
+assert torch.tensor([1e-310], dtype=torch.float64).mul(1.0).item() != 0
+assert not any(name.startswith(("hypothesis", "pytorch_tcn", "torch._inductor.codecache")) for name in sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

@@ -1,0 +1,75 @@
+"""The tied weights: weight norm, DropConnect, initialisation, dense form."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from reference import assert_close, gradients, naive_output
+from trellisnet import TrellisNet
+
+
+def test_weight_norm_is_per_output_channel_over_all_taps():
+    net = TrellisNet(3, 4, 2, kernel_size=3, weight_norm=True)
+    for name in ("weight_input", "weight_hidden"):
+        norm = net.kernel.get_submodule(f"parametrizations.{name}")
+        assert norm.original0.shape == (1, 16, 1)
+        with torch.no_grad():
+            norm.original0.copy_(torch.rand(1, 16, 1) + 0.5)
+        lengths = getattr(net.kernel, name).square().sum((0, 2)).sqrt()
+        assert_close(lengths, norm.original0.flatten(), 1e-12)
+
+
+@pytest.mark.parametrize("groups", [None, (1, 3)])
+@pytest.mark.parametrize("all_taps", [False, True])
+def test_weight_dropout_acts_once_a_call_and_on_the_older_taps(all_taps, groups):
+    net = TrellisNet(3, 4, 3, kernel_size=3, weight_dropout=0.5, drop_all_taps=all_taps, groups=groups)
+    net.eval()
+    _, kept, _ = net.kernel.dense_weights()
+    net.train()
+    _, dropped, _ = net.kernel.dense_weights()
+    changed = (dropped != kept).flatten(1).any(1).tolist()
+    assert changed == [True, True, all_taps]
+    nonzero = (kept != 0) & (dropped != 0) & (dropped != kept)
+    assert_close(dropped[nonzero], 2 * kept[nonzero], 1e-12)
+    x = torch.randn(5, 2, 3, requires_grad=True)
+    torch.manual_seed(3)
+    expected = naive_output(net, x)  # the same weights in every layer
+    expected_gradients = gradients(expected, x, *net.parameters())
+    torch.manual_seed(3)
+    y, _ = net(x)
+    assert_close(y, expected)
+    assert_close(gradients(y, x, *net.parameters()), expected_gradients)
+    assert (net(x)[0] - y).abs().max() > 1e-6
+
+
+def test_weight_dropout_acts_on_the_direction_under_weight_norm():
+    net = TrellisNet(3, 4, 3, weight_norm=True, weight_dropout=0.5)
+    norm = net.kernel.get_submodule("parametrizations.weight_hidden")
+    torch.manual_seed(5)
+    weights = net.kernel.materialise(torch.float64)
+    torch.manual_seed(5)
+    older, newest = norm.original1
+    direction = torch.stack([F.dropout(older, 0.5), newest])
+    expected = norm.original0 * direction / direction.square().sum((0, 2), keepdim=True).sqrt()
+    assert_close(torch.stack(weights.terms), expected, 1e-12)
+
+
+@pytest.mark.parametrize(
+    "options", [{"weight_norm": True}, {"groups": (3, 1), "kernel_size": 3}, {"bias": False}], ids=str
+)
+def test_densify_is_equal_and_dense(options):
+    net = TrellisNet(3, 4, 5, dilation=(1, 2), inject_every=2, output_size=2, **options)
+    x = torch.randn(9, 2, 3)
+    dense = net.densify()
+    assert_close(dense(x)[0], net(x)[0], 1e-12)
+    assert dense.kernel.weight_hidden.shape[-1] == 4
+    assert dense.output_size == 2
+
+
+def test_a_pass_materialises_the_kernel_once(monkeypatch):
+    net = TrellisNet(3, 4, 20, weight_norm=True, weight_dropout=0.1)
+    calls = []
+    original = type(net.kernel).materialise
+    monkeypatch.setattr(type(net.kernel), "materialise", lambda self, dtype: calls.append(1) or original(self, dtype))
+    net(torch.randn(4, 2, 3))
+    assert len(calls) == 1

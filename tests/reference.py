@@ -1,0 +1,95 @@
+"""The specification, run with a net's own weights: what every fast path is compared with."""
+
+import json
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+
+from trellisnet import TrellisNet
+from trellisnet.core.naive import Left, naive_trellis
+
+FIXTURES = sorted(path.stem for path in (Path(__file__).parent / "core" / "fixtures").glob("core-*.json"))
+
+
+def naive(net: TrellisNet, x, left: Left | None = None, depth=None, mask=None):
+    """All levels of the naive trellis: hidden and memory, each (levels, T, B, H)."""
+    depth = depth or net.num_layers
+    weight_input, weight_hidden, bias = net.kernel.dense_weights()
+    widths = None
+    if net.staggered:
+        widths = [sum(net.staggered[: i + 1]) for i in range(depth)]
+    hidden, memory = naive_trellis(
+        x,
+        weight_input,
+        weight_hidden,
+        bias,
+        net.cell,
+        net.history.dilations(depth),
+        net.inject_every,
+        mask,
+        widths,
+        left,
+    )
+    return tuple(torch.stack([torch.stack(level) for level in levels]) for levels in (hidden, memory))
+
+
+def naive_output(net: TrellisNet, x, **options):
+    """(T, B, output), as the net gives it."""
+    return naive(net, x, **options)[0][-1][..., net.hidden_size - net.output_size :]
+
+
+def gradients(output, *tensors):
+    """Gradients of a fixed random projection of the output."""
+    generator = torch.Generator().manual_seed(1)
+    weights = torch.randn(output.shape, generator=generator, dtype=output.dtype)
+    return torch.autograd.grad((output * weights).sum(), tensors, retain_graph=True, allow_unused=True)
+
+
+def assert_close(actual, expected, tolerance=1e-10):
+    """Compare tensors, or sequences of tensors and None, by their largest absolute difference."""
+    if isinstance(actual, torch.Tensor):
+        actual, expected = [actual], [expected]
+    for pair in zip(actual, expected, strict=True):
+        a, b = (torch.zeros(()) if z is None else z for z in pair)
+        assert (a - b).abs().max().item() <= tolerance
+
+
+def load_fixture(name):
+    """Settings and tensors of a recorded run of the authors' code."""
+    folder = Path(__file__).parent / "core" / "fixtures"
+    return json.loads((folder / f"{name}.json").read_text()), load_file(folder / f"{name}.safetensors")
+
+
+def from_conv(tensor, hidden_size):
+    """A conv kernel (4H, C, k) or bias of the authors' (gates i, o, g, f) in our layout (k, 4H, C) (i, f, o, g)."""
+    ours = tensor.unflatten(0, (4, hidden_size))[[0, 3, 1, 2]].flatten(0, 1)
+    return ours.permute(2, 0, 1) if ours.dim() == 3 else ours
+
+
+def fixture_net(settings, tensors, **options):
+    """Our net with the weights of a recorded run, and pairs (our parameter, the recorded gradient)."""
+    hidden = settings["hidden_size"]
+    net = TrellisNet(
+        settings["input_size"],
+        hidden,
+        settings["num_layers"],
+        settings["output_size"],
+        kernel_size=settings["kernel_size"],
+        dilation=settings["dilation"],
+        weight_norm=settings["weight_norm"],
+        aux_every=settings["aux_every"] or None,
+        **options,
+    )
+    names = {"bias": "bias2"}
+    for ours, theirs in (("weight_input", "weight1"), ("weight_hidden", "weight2")):
+        if settings["weight_norm"]:
+            names[f"parametrizations.{ours}.original0"] = f"{theirs}_g"
+            names[f"parametrizations.{ours}.original1"] = f"{theirs}_v"
+        else:
+            names[ours] = theirs
+    with torch.no_grad():
+        for ours, theirs in names.items():
+            net.kernel.get_parameter(ours).copy_(from_conv(tensors[f"weight.{theirs}"], hidden))
+    pairs = [(net.kernel.get_parameter(o), from_conv(tensors[f"grad.{t}"], hidden)) for o, t in names.items()]
+    return net, pairs
