@@ -38,7 +38,7 @@ def test_in_place_form_is_the_definition(name, with_memory):
     hidden_out = torch.empty(5, 2, 3)
     memory_out = torch.empty(5, 2, 3) if cell.has_memory else None
     given = memory.detach() if with_memory and cell.has_memory else None
-    cell.forward_(gates, given, hidden_out, memory_out)
+    cell.forward_(cell.views(gates), given, hidden_out, memory_out)
     assert_close((hidden_out, memory_out), (hidden, after), 1e-14)
     grads = [torch.randn(5, 2, 3), torch.randn(5, 2, 3)]
     outputs = [hidden, after] if cell.has_memory else [hidden]

@@ -15,6 +15,8 @@ from trellisnet.core.checks import one_of
 _sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input
 _tanh_backward = torch.ops.aten.tanh_backward.grad_input
 
+Views = tuple[Tensor, ...]
+
 
 class Cell:
     """Base class for a cell of one's own: set `gates`, `has_memory`, and write `__call__`.
@@ -50,8 +52,12 @@ class InPlaceCell(Cell):
     The memory is None in the first layer of a sequence without history, where it is all zeros.
     """
 
-    def forward_(self, pre: Tensor, memory: Tensor | None, hidden_out: Tensor, memory_out: Tensor | None) -> None:
-        """Turn `pre` (N, G, H) into gates in place and write the new state (N, H)."""
+    def views(self, pre: Tensor) -> Views:
+        """The parts of `pre` (N, G, H) that `forward_` works on: apart, so that a stream makes them for all layers."""
+        return pre.unbind(-2)
+
+    def forward_(self, views: Views, memory: Tensor | None, hidden_out: Tensor, memory_out: Tensor | None) -> None:
+        """Turn pre-activations into gates in place and write the new state (N, H)."""
         raise NotImplementedError
 
     def backward_(
@@ -76,8 +82,8 @@ class TanhCell(InPlaceCell):
     def __call__(self, pre: Tensor, memory: Tensor | None) -> tuple[Tensor, None]:
         return pre.squeeze(-2).tanh(), None
 
-    def forward_(self, pre: Tensor, memory: Tensor | None, hidden_out: Tensor, memory_out: Tensor | None) -> None:
-        hidden_out.copy_(pre.squeeze(-2).tanh_())
+    def forward_(self, views: Views, memory: Tensor | None, hidden_out: Tensor, memory_out: Tensor | None) -> None:
+        hidden_out.copy_(views[0].tanh_())
 
     def backward_(self, gates, memory, memory_out, grad_hidden, grad_memory, grad_pre, grad_memory_before):  # type: ignore[no-untyped-def]
         _tanh_backward(grad_hidden, gates.squeeze(-2), grad_input=grad_pre.squeeze(-2))
@@ -91,8 +97,8 @@ class ReluCell(InPlaceCell):
     def __call__(self, pre: Tensor, memory: Tensor | None) -> tuple[Tensor, None]:
         return pre.squeeze(-2).relu(), None
 
-    def forward_(self, pre: Tensor, memory: Tensor | None, hidden_out: Tensor, memory_out: Tensor | None) -> None:
-        hidden_out.copy_(pre.squeeze(-2).relu_())
+    def forward_(self, views: Views, memory: Tensor | None, hidden_out: Tensor, memory_out: Tensor | None) -> None:
+        hidden_out.copy_(views[0].relu_())
 
     def backward_(self, gates, memory, memory_out, grad_hidden, grad_memory, grad_pre, grad_memory_before):  # type: ignore[no-untyped-def]
         grad_pre.squeeze(-2).copy_(torch.ops.aten.threshold_backward(grad_hidden, gates.squeeze(-2), 0))
@@ -111,10 +117,13 @@ class LstmCell(InPlaceCell):
         memory = f * memory + i * g
         return o * memory.tanh(), memory
 
-    def forward_(self, pre: Tensor, memory: Tensor | None, hidden_out: Tensor, memory_out: Tensor | None) -> None:
+    def views(self, pre: Tensor) -> Views:
+        return pre[..., :3, :], *pre.unbind(-2)
+
+    def forward_(self, views: Views, memory: Tensor | None, hidden_out: Tensor, memory_out: Tensor | None) -> None:
         assert memory_out is not None
-        pre[..., :3, :].sigmoid_()
-        i, f, o, g = pre.unbind(-2)
+        sigmoids, i, f, o, g = views
+        sigmoids.sigmoid_()
         g.tanh_()
         if memory is None:
             torch.mul(i, g, out=memory_out)
@@ -162,10 +171,13 @@ class GruCell(InPlaceCell):
         state = candidate + z * (memory - candidate)
         return state, state
 
-    def forward_(self, pre: Tensor, memory: Tensor | None, hidden_out: Tensor, memory_out: Tensor | None) -> None:
+    def views(self, pre: Tensor) -> Views:
+        return pre[..., :2, :], *pre.unbind(-2)
+
+    def forward_(self, views: Views, memory: Tensor | None, hidden_out: Tensor, memory_out: Tensor | None) -> None:
         assert memory_out is not None
-        pre[..., :2, :].sigmoid_()
-        r, z, a, b = pre.unbind(-2)
+        sigmoids, r, z, a, b = views
+        sigmoids.sigmoid_()
         candidate = a.addcmul_(r, b).tanh_()
         if memory is None:
             torch.mul(candidate, z, out=memory_out).neg_()

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from trellisnet.core.cells import InPlaceCell
 from trellisnet.core.checks import one_of
@@ -25,16 +26,24 @@ def set_fusion(mode: str) -> None:
     _mode[0] = one_of("mode", mode, ("auto", "always", "never"))
 
 
+def is_fused(device: torch.device) -> bool:
+    """Whether cells are compiled for tensors on that device."""
+    return _mode[0] == "always" or (_mode[0] == "auto" and device.type == "cuda" and _has_triton())
+
+
 def in_place_functions(cell: InPlaceCell, device: torch.device) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """The cell's forward and backward for tensors on that device."""
-    if _mode[0] == "always" or (_mode[0] == "auto" and device.type == "cuda" and _has_triton()):
-        return _compiled(cell)
-    return cell.forward_, cell.backward_
+    """The cell's forward (of pre-activations, memory and the two outputs) and backward on that device."""
+    return _functions(cell, is_fused(device))
 
 
 @lru_cache
-def _compiled(cell: InPlaceCell) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    return tuple(torch.compile(f, dynamic=True) for f in (cell.forward_, cell.backward_))  # type: ignore[return-value]
+def _functions(cell: InPlaceCell, fused: bool) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    def forward_(pre: Tensor, *state: Tensor | None) -> None:
+        cell.forward_(cell.views(pre), *state)  # type: ignore[arg-type]
+
+    if not fused:
+        return forward_, cell.backward_
+    return torch.compile(forward_, dynamic=True), torch.compile(cell.backward_, dynamic=True)
 
 
 @lru_cache

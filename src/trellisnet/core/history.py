@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from trellisnet.core.cache import remembered
 from trellisnet.core.plan import Plan, Rows, take
 from trellisnet.core.state import TrellisState
 
@@ -24,10 +25,12 @@ class History:
     dilation: tuple[int, ...]
     input_taps: int
 
+    @remembered
     def dilations(self, layers: int) -> tuple[int, ...]:
         """The dilation of each of so many layers."""
         return tuple(self.dilation[i % len(self.dilation)] for i in range(layers))
 
+    @remembered
     def spans(self, levels: int) -> tuple[int, ...]:
         """How many steps back the layer above each level looks: the rows a state keeps of it."""
         return tuple((self.kernel_size - 1) * d for d in self.dilations(levels))
@@ -67,6 +70,7 @@ class History:
             raise ValueError(f"state must be on the device of x, {x.device}, got {state.h.device}")
         return state if state.h.dtype == x.dtype else state.to(x.dtype)
 
+    @remembered
     def ends(self, plan: Plan, lengths: tuple[int, ...] | None, device: torch.device) -> tuple[Rows, ...]:
         """For every level from 1 on, the rows that the next state keeps of it."""
         return tuple(self._end(len(level.context), plan.wanted, lengths, device) for level in plan.levels[1:])

@@ -47,6 +47,11 @@ class Weights:
     input: Tensor  # (input taps, G*H of the injected block, C)
     biases: list[Tensor | None]  # one (G*H) a block
 
+    def to(self, dtype: torch.dtype) -> Weights:
+        """The same in another dtype."""
+        biases = [None if bias is None else bias.to(dtype) for bias in self.biases]
+        return Weights([term.to(dtype) for term in self.terms], self.input.to(dtype), biases)
+
 
 class Kernel(nn.Module):
     """What dense and mixed-group kernels share: initialisation, weight norm, DropConnect."""
@@ -54,6 +59,7 @@ class Kernel(nn.Module):
     blocks: tuple[Block, ...]
     input_taps: int  # through how many of the newest taps the input enters
     weight_names: tuple[str, ...]
+    bias_names: tuple[str, ...]
 
     def __init__(self, cell: Cell, taps: int, weight_dropout: float, drop_all_taps: bool) -> None:
         super().__init__()
@@ -91,7 +97,7 @@ class Kernel(nn.Module):
 
     def bias_parameters(self) -> list[nn.Parameter]:
         """The biases, one a block; none for a kernel without."""
-        return [parameter for name, parameter in self.named_parameters() if name.startswith("bias")]
+        return [getattr(self, name) for name in self.bias_names]
 
     def _weight(self, name: str, older_taps: int) -> Tensor:
         """The weight (taps, G*H, channels) under DropConnect, which by default acts on the older taps only."""
@@ -119,16 +125,14 @@ class Kernel(nn.Module):
         """For each block, whether the input enters it."""
         return tuple(block.injected for block in self.blocks)
 
-    def materialise(self, dtype: torch.dtype) -> Weights:
-        """The weights of one pass: normalised, dropped and cast once, whatever the number of layers."""
+    def materialise(self) -> Weights:
+        """The weights of one pass: normalised and dropped once, whatever the number of layers."""
         terms, input_weight = self._weights()
-        biases: list[Tensor | None] = [bias.to(dtype) for bias in self.bias_parameters()]
-        biases = biases or [None] * len(self.blocks)
-        return Weights([term.to(dtype) for term in terms], input_weight.to(dtype), biases)
+        return Weights(terms, input_weight, list(self.bias_parameters()) or [None] * len(self.blocks))
 
     def dense_weights(self) -> tuple[Tensor, Tensor, Tensor | None]:
         """The kernel written out as dense weights (K, G*H, C), (K, G*H, H) and a bias (G*H)."""
-        weights = self.materialise(self.dtype)
+        weights = self.materialise()
         width = self.blocks[-1].channels.stop
         hidden = weights.input.new_zeros(self.taps, self.gates, width, width)
         inputs = weights.input.new_zeros(self.taps, self.gates, width, weights.input.shape[-1])
@@ -143,11 +147,6 @@ class Kernel(nn.Module):
                 bias[:, block.channels] = block_bias.unflatten(0, (self.gates, -1))
         has_bias = weights.biases[0] is not None
         return inputs.flatten(1, 2), hidden.flatten(1, 2), bias.flatten() if has_bias else None
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """The parameters' dtype."""
-        return next(self.parameters()).dtype
 
     def extra_repr(self) -> str:
         drop = f", weight_dropout={self.weight_dropout}" if self.weight_dropout else ""
@@ -179,6 +178,7 @@ class DenseKernel(Kernel):
         self.input_taps = kernel_size
         self.weight_input = nn.Parameter(torch.zeros(kernel_size, rows, input_size, device=device, dtype=dtype))
         self.weight_hidden = nn.Parameter(torch.zeros(kernel_size, rows, hidden_size, device=device, dtype=dtype))
+        self.bias_names = ("bias",) if bias else ()
         if bias:
             self.bias = nn.Parameter(torch.zeros(rows, device=device, dtype=dtype))
         if weight_norm:
@@ -223,6 +223,7 @@ class MixedGroupKernel(Kernel):
             if bias:
                 setattr(self, f"bias_{i}", nn.Parameter(torch.zeros(rows, device=device, dtype=dtype)))
         self.blocks, self.weight_names = tuple(blocks), tuple(names)
+        self.bias_names = tuple(f"bias_{i}" for i in range(len(groups))) if bias else ()
         if weight_norm:
             self._normalise()
 

@@ -6,13 +6,17 @@ only the newest tap has to wait for the layer below. A step costs the same whate
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
 import torch
 from torch import Tensor
 
 from trellisnet.core.cache import remembered
 from trellisnet.core.call import Inputs, Outputs, Pass
 from trellisnet.core.cells import InPlaceCell
-from trellisnet.core.fusion import in_place_functions
+from trellisnet.core.fusion import in_place_functions, is_fused
 from trellisnet.core.plan import Plan, Rows, as_rows, take
 
 
@@ -23,62 +27,98 @@ def is_possible(call: Pass) -> bool:
 
 def run(call: Pass, inputs: Inputs) -> Outputs:
     """Compute one step of every layer."""
-    assert isinstance(call.cell, InPlaceCell)
-    layers, batch, cell = len(call.plan.layers), inputs.batch, call.cell
-    activate_, _ = in_place_functions(cell, inputs.sources[0].device)
-    hidden = inputs.sources[0].new_empty(layers, batch, call.width)
-    memory = torch.empty_like(hidden) if cell.has_memory else None
-    before = _older(call, inputs.context_c, len(call.plan.layers[0].taps) - 2) if memory is not None else None
-    # one tuple a block, with an entry a layer each
-    parts = []
-    for b, block in enumerate(call.blocks):
-        gates = _known_gates(call, inputs, b)
-        newest = [
-            (inputs.weights[w].t(), hidden[..., term.channels].unbind(0))
-            for w, term in call.terms(b)
-            if term.tap == len(call.plan.layers[0].taps) - 1
-        ]
-        parts.append(
-            (
-                gates.unbind(0),
-                gates.unflatten(-1, (cell.gates, -1)).unbind(0),
-                newest,
-                (None,) * layers if before is None else before[..., block.channels].unbind(0),
-                hidden[..., block.channels].unbind(0),
-                (None,) * layers if memory is None else memory[..., block.channels].unbind(0),
-            )
-        )
-    plain_layers = inputs.mask is None and not any(call.alive)
-    for i in range(layers):
-        for products, gates_i, newest, before_i, hidden_i, memory_i in parts:
-            for weight, below in newest if i else ():
-                products[i].addmm_(below[i - 1], weight)
-            activate_(gates_i[i], before_i[i], hidden_i[i], memory_i[i])
-        if not plain_layers:
-            _mask(call, inputs, i, hidden[i], None if memory is None else memory[i])
-    aux = torch.stack([hidden[level - 1, None, :, call.output] for level in call.aux]) if call.aux else None
-    state_c = None if memory is None else _shift(call, inputs.context_c, memory)
-    return hidden[-1:, :, call.output].clone(), aux, _shift(call, inputs.context_h, hidden), state_c
+    desk = _desk(call, inputs)
+    newest = len(call.plan.layers[0].taps) - 1
+    if desk.before is not None:
+        _lay_out(desk.before, call, inputs.context_c, newest - 1)
+    for b, gates in enumerate(desk.gates):
+        _fill_known_gates(gates, call, inputs, b)
+    weights, activate_ = [weight.t() for weight in inputs.weights], desk.activate_
+    masked = inputs.mask is not None or any(call.alive)
+    for i, blocks in enumerate(desk.layers):
+        for block in blocks:
+            for w, below in block.waiting:
+                block.products.addmm_(below, weights[w])
+            activate_(block.gates, block.before, block.hidden, block.memory)
+        if masked:
+            _mask(desk, i, inputs.mask, call.alive[i])
+    y = desk.hidden[-1:, :, call.output].clone()
+    aux = torch.stack([desk.hidden[level - 1, None, :, call.output] for level in call.aux]) if call.aux else None
+    state_c = None if desk.memory is None else _shifted(call, inputs.context_c, desk.memory)
+    return y, aux, _shifted(call, inputs.context_h, desk.hidden), state_c
 
 
-def _mask(call: Pass, inputs: Inputs, i: int, hidden: Tensor, memory: Tensor | None) -> None:
-    alive = call.alive[i]
-    if inputs.mask is not None:
-        hidden *= inputs.mask
+def _mask(desk: _Desk, i: int, mask: Tensor | None, alive: int | None) -> None:
+    if mask is not None:
+        desk.hidden[i] *= mask
     if alive is not None:
-        hidden[..., alive:] = 0
-        if memory is not None:
-            memory[..., alive:] = 0
+        desk.hidden[i, :, alive:] = 0
+        if desk.memory is not None:
+            desk.memory[i, :, alive:] = 0
 
 
-def _older(call: Pass, context: Tensor | None, tap: int) -> Tensor | None:
-    """What an older tap of every layer reads, all from the contexts: (layers, B, H); None for zeros."""
-    if context is None:
-        return None
-    rows = take(context, _older_rows(call.plan, call.first_level, tap, context.device))
-    if call.first_level:  # the level below the first layer is zero
-        rows = torch.cat([torch.zeros_like(rows[:1]), rows])
-    return rows
+class _Block(NamedTuple):
+    """Views for one block of one layer."""
+
+    products: Tensor  # (B, G*H)
+    gates: Any  # the same as the cell wants them
+    waiting: list[tuple[int, Tensor]]  # terms that read the layer below: the number of the weight, what it multiplies
+    before: Tensor | None
+    hidden: Tensor
+    memory: Tensor | None
+
+
+class _Desk:
+    """Buffers for the steps of one shape, and the views of them that every layer works on.
+
+    For a small net, making those views takes as long as the work itself, so they are made once. What a step returns
+    is copied from here; a thread has its own.
+    """
+
+    def __init__(self, call: Pass, inputs: Inputs) -> None:
+        cell, layers, batch = call.cell, len(call.plan.layers), inputs.batch
+        assert isinstance(cell, InPlaceCell)
+        like, newest = inputs.sources[0], len(call.plan.layers[0].taps) - 1
+        self.hidden = like.new_empty(layers, batch, call.width)
+        self.memory, self.before = (torch.empty_like(self.hidden) if cell.has_memory else None for _ in range(2))
+        self.gates = [
+            like.new_empty(layers, batch, cell.gates * (b.channels.stop - b.channels.start)) for b in call.blocks
+        ]
+        fused = is_fused(like.device)
+        self.activate_: Callable[..., None] = in_place_functions(cell, like.device)[0] if fused else cell.forward_
+        self.blocks = call.blocks  # kept, so that they can be told by their identity
+        self.layers: list[list[_Block]] = []
+        for i in range(layers):
+            blocks = []
+            for b, block in enumerate(call.blocks):
+                waiting = [(w, term) for w, term in call.terms(b) if term.tap == newest and i > 0]
+                terms = [(w, self.hidden[i - 1, :, term.channels]) for w, term in waiting]
+                before, memory = (None if z is None else z[i, :, block.channels] for z in (self.before, self.memory))
+                pre = self.gates[b][i].unflatten(-1, (cell.gates, -1))
+                gates = pre if fused else cell.views(pre)
+                hidden = self.hidden[i, :, block.channels]
+                blocks.append(_Block(self.gates[b][i], gates, terms, before, hidden, memory))
+            self.layers.append(blocks)
+
+
+_local = threading.local()
+
+
+def _desk(call: Pass, inputs: Inputs) -> _Desk:
+    desks: dict[object, _Desk] = _local.__dict__.setdefault("desks", {})
+    like = inputs.sources[0]
+    settings = (is_fused(like.device), torch.is_inference_mode_enabled(), like.device, like.dtype)
+    key = (id(call.blocks), call.cell, len(call.plan.layers), len(call.plan.layers[0].taps), inputs.batch, *settings)
+    if key not in desks:
+        if len(desks) >= 8:
+            desks.clear()
+        desks[key] = _Desk(call, inputs)
+    return desks[key]
+
+
+def _older(call: Pass, context: Tensor, tap: int) -> Tensor:
+    """What an older tap reads, all from the contexts, in the layers from `first_level` on: (layers, B, H)."""
+    return take(context, _older_rows(call.plan, call.first_level, tap, context.device))
 
 
 @remembered
@@ -90,24 +130,29 @@ def _older_rows(plan: Plan, first_level: int, tap: int, device: torch.device) ->
     return as_rows(rows, device) if rows else slice(0, 0)
 
 
-def _known_gates(call: Pass, inputs: Inputs, b: int) -> Tensor:
+def _lay_out(target: Tensor, call: Pass, context: Tensor | None, tap: int) -> None:
+    """Copy what an older tap reads in every layer to (layers, B, H); zeros below `first_level`."""
+    known = 0 if context is None else len(target) - call.first_level
+    target[: len(target) - known].zero_()
+    if context is not None:
+        target[call.first_level :].copy_(_older(call, context, tap))
+
+
+def _fill_known_gates(gates: Tensor, call: Pass, inputs: Inputs, b: int) -> None:
     """The part of a block's pre-activations that does not wait for the layer below: (layers, B, G*H)."""
-    layers, batch = len(call.plan.layers), inputs.batch
-    channels = call.blocks[b].channels
-    gates = inputs.sources[0].new_empty(layers, batch, call.cell.gates * (channels.stop - channels.start))
-    products, started = gates.flatten(0, 1), False
-    for w, term in call.terms(b):
-        older = _older(call, inputs.context_h, term.tap) if term.tap < len(call.plan.layers[0].taps) - 1 else None
-        if older is None:
-            continue
-        matrix = older.flatten(0, 1)[:, term.channels]
-        if started:
-            products.addmm_(matrix, inputs.weights[w].t())
-        else:
-            torch.mm(matrix, inputs.weights[w].t(), out=products)
-        started = True
-    if not started:
-        gates.zero_()
+    layers, newest, started = len(gates), len(call.plan.layers[0].taps) - 1, False
+    if inputs.context_h is not None and call.first_level < layers:
+        products = gates[call.first_level :].flatten(0, 1)
+        for w, term in call.terms(b):
+            if term.tap == newest:
+                continue
+            older = _older(call, inputs.context_h, term.tap).flatten(0, 1)[:, term.channels]
+            if started:
+                products.addmm_(older, inputs.weights[w].t())
+            else:
+                torch.mm(older, inputs.weights[w].t(), out=products)
+            started = True
+    gates[: call.first_level if started else layers].zero_()
     numbers = [layer[b] for layer in call.sources]
     for s in set(numbers) - {None}:
         source = inputs.sources[s]  # type: ignore[index]
@@ -117,14 +162,13 @@ def _known_gates(call: Pass, inputs: Inputs, b: int) -> Tensor:
             gates += source
         else:
             gates[[i for i in range(layers) if numbers[i] == s]] += source
-    return gates
 
 
-def _shift(call: Pass, context: Tensor | None, new: Tensor) -> Tensor:
+def _shifted(call: Pass, context: Tensor | None, new: Tensor) -> Tensor:
     """The contexts of the next step: every level loses its oldest row and gains the new one."""
     rows = _shifted_rows(call.plan, call.first_level, context is not None, new.device)
     if rows is None:
-        return new
+        return new.clone()
     if context is None:
         known = sum(len(level.context) for level in call.plan.levels[1:])
         context = new.new_zeros(known, *new.shape[1:])

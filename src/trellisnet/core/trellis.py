@@ -16,7 +16,7 @@ from trellisnet.core.cells import Cell, make_cell
 from trellisnet.core.checks import one_of, positive_int, positive_ints, probability
 from trellisnet.core.history import AnyState, History
 from trellisnet.core.inject import make_sources
-from trellisnet.core.kernel import DenseKernel, Kernel, MixedGroupKernel
+from trellisnet.core.kernel import DenseKernel, Kernel, MixedGroupKernel, Weights
 from trellisnet.core.layout import Batch, read_batch
 from trellisnet.core.plan import Plan, Rows, make_plan, take
 from trellisnet.core.state import TrellisState
@@ -207,7 +207,9 @@ class TrellisNet(nn.Module):
         if aux and self.aux_every is None:
             raise ValueError("aux=True needs a net with aux_every, got aux_every=None")
         wanted, picked = self._wanted(batch, tail)
-        dtype, result_dtype = self._dtypes(batch.x)
+        weights = self.kernel.materialise()
+        dtype, result_dtype = self._dtypes(batch.x, weights.input.dtype)
+        weights = weights if dtype == weights.input.dtype else weights.to(dtype)
         steps, padding = batch.x.to(dtype), batch.padding()
         if padding is not None:
             steps = steps.masked_fill(padding, 0)  # whatever stands there must not reach the weights' gradients
@@ -215,7 +217,7 @@ class TrellisNet(nn.Module):
         plan = make_plan(len(steps), wanted, dilations, self.kernel_size, steps.device)
         before, after = self.history.accept(state, steps), None
         with self._own_dtype(steps.device.type):
-            call, inputs = self._prepare(plan, steps, before, batch.lengths, aux)
+            call, inputs = self._prepare(plan, weights, steps, before, batch.lengths, aux)
             y, aux_y, h, c = engine.run(call, inputs)
             if h is not None:
                 after = self.history.after(plan, steps, before, batch.lengths, h, c)
@@ -247,13 +249,14 @@ class TrellisNet(nn.Module):
         picked = [[row[n - tail + i] for n in lengths] for i in range(tail)]
         return tuple(wanted), torch.tensor(picked, device=batch.x.device)
 
-    def _dtypes(self, x: Tensor) -> tuple[torch.dtype, torch.dtype]:
+    @staticmethod
+    def _dtypes(x: Tensor, own: torch.dtype) -> tuple[torch.dtype, torch.dtype]:
         """The dtype to compute in and that of the result.
 
         Under autocast the result is in autocast's dtype. A CPU computes half precision in single precision: not every
         CPU that announces bfloat16 products can execute them.
         """
-        device, own = x.device.type, self.kernel.dtype
+        device = x.device.type
         if torch.is_autocast_enabled(device):
             own = torch.get_autocast_dtype(device)
         elif x.dtype != own:
@@ -267,10 +270,15 @@ class TrellisNet(nn.Module):
         return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()
 
     def _prepare(
-        self, plan: Plan, x: Tensor, state: TrellisState | None, lengths: tuple[int, ...] | None, aux: bool
+        self,
+        plan: Plan,
+        weights: Weights,
+        x: Tensor,
+        state: TrellisState | None,
+        lengths: tuple[int, ...] | None,
+        aux: bool,
     ) -> tuple[Pass, Inputs]:
-        """Describe the call to the engine; the weights are materialised here, once."""
-        weights = self.kernel.materialise(x.dtype)
+        """Describe the call to the engine."""
         left = None if state is None else state.x
         sources, input_weight, table = make_sources(
             plan, self.kernel, weights, x, left, self.history.input_span, self.inject_every
