@@ -46,7 +46,7 @@ def test_weight_dropout_acts_on_the_direction_under_weight_norm():
     net = TrellisNet(3, 4, 3, weight_norm=True, weight_dropout=0.5)
     norm = net.kernel.get_submodule("parametrizations.weight_hidden")
     torch.manual_seed(5)
-    weights = net.kernel.materialise()
+    weights = net.kernel.materialise(torch.float64)
     torch.manual_seed(5)
     older, newest = norm.original1
     direction = torch.stack([F.dropout(older, 0.5), newest])
@@ -70,6 +70,6 @@ def test_a_pass_materialises_the_kernel_once(monkeypatch):
     net = TrellisNet(3, 4, 20, weight_norm=True, weight_dropout=0.1)
     calls = []
     original = type(net.kernel).materialise
-    monkeypatch.setattr(type(net.kernel), "materialise", lambda self: calls.append(1) or original(self))
+    monkeypatch.setattr(type(net.kernel), "materialise", lambda self, dtype: calls.append(1) or original(self, dtype))
     net(torch.randn(4, 2, 3))
     assert len(calls) == 1

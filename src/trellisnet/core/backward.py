@@ -67,9 +67,9 @@ class BackwardWalk:
         call, wanted = self.call, self.plan.wanted
         grad_y, grad_aux, *grad_states = self.grads
         if level == len(self.plan.layers) and grad_y is not None:
-            gradient[0][-wanted:, :, call.output] += grad_y
+            gradient[0][-wanted:, :, call.output].add_(grad_y)
         if grad_aux is not None and level in call.aux:
-            gradient[0][-wanted:, :, call.output] += grad_aux[call.aux.index(level)]
+            gradient[0][-wanted:, :, call.output].add_(grad_aux[call.aux.index(level)])
         for grad_level, grad_state in zip(gradient, grad_states, strict=True):
             if grad_level is not None and grad_state is not None:
                 ends = [r.stop - r.start if isinstance(r, slice) else len(r) for r in call.ends]

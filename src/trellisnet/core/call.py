@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from trellisnet.core.cells import Cell
+from trellisnet.core.inject import Recipe
 from trellisnet.core.kernel import Block, Term
 from trellisnet.core.plan import Plan, Rows
 
@@ -24,6 +25,7 @@ class Pass:
     aux: tuple[int, ...]  # levels whose output is wanted too
     ends: tuple[Rows, ...]  # for levels 1 and up, the rows of the state to return; empty: no state
     first_level: int  # the given contexts begin at this level; below it they are zero
+    recipes: tuple[Recipe, ...]  # how the sources are made
     recompute: bool
 
     @property

@@ -15,7 +15,7 @@ from trellisnet.core.forward import Grid
 
 def run(call: Pass, inputs: Inputs) -> Outputs:
     """Compute the plan: in place where the cell allows it, with ordinary operations otherwise and when tracing."""
-    if plain.is_needed(call, inputs):
+    if plain.is_needed(call):
         return plain.run(call, inputs)
     if step.is_possible(call):
         return step.run(call, inputs)

@@ -70,7 +70,6 @@ class History:
             raise ValueError(f"state must be on the device of x, {x.device}, got {state.h.device}")
         return state if state.h.dtype == x.dtype else state.to(x.dtype)
 
-    @remembered
     def ends(self, plan: Plan, lengths: tuple[int, ...] | None, device: torch.device) -> tuple[Rows, ...]:
         """For every level from 1 on, the rows that the next state keeps of it."""
         return tuple(self._end(len(level.context), plan.wanted, lengths, device) for level in plan.levels[1:])
@@ -95,6 +94,8 @@ class History:
         spans, steps = tuple(len(level.context) for level in plan.levels), len(x)
 
         def end(before: Tensor, now: Tensor) -> Tensor:
+            if lengths is None and len(before) <= steps:
+                return now[steps - len(before) :]
             return take(torch.cat([before, now]), self._end(len(before), steps, lengths, x.device))
 
         last_x = None

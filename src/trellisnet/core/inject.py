@@ -7,11 +7,12 @@ than multiplying again. So narrow inputs go to the engine as they are, with a on
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from trellisnet.core.cache import remembered
 from trellisnet.core.kernel import Kernel, Weights
 from trellisnet.core.plan import Plan, Rows, as_rows, take
 
@@ -20,29 +21,69 @@ NARROW = 16  # channels of all taps together, up to which an input is multiplied
 Table = tuple[tuple[int | None, ...], ...]  # [layer][block]: the number of the source
 
 
-def make_sources(
-    plan: Plan, kernel: Kernel, weights: Weights, x: Tensor, left: Tensor | None, span: int, inject_every: int
-) -> tuple[list[Tensor], Tensor | None, Table]:
-    """What is added to the products of every layer and block, biases included; the weight that is still to be applied
-    to a narrow input; and which layer uses what.
+class Recipe(NamedTuple):
+    """How a source is made: for which block, and from which rows of x for each tap (none: only the bias)."""
 
-    `x` is (T, B, C); `left` the `span` inputs before it, None for zeros. Layers of one dilation share a source, made
-    for the lowest of them: the rows of the others are its last.
+    block: int
+    taps: tuple[Rows, ...]
+
+
+def plan_sources(
+    plan: Plan, kernel: Kernel, span: int, inject_every: int, device: torch.device
+) -> tuple[Table, tuple[Recipe, ...]]:
+    """Which source each layer and block adds to its products, and how the sources are made.
+
+    Layers of one dilation share a source, made for the lowest of them: the rows of the others are its last. `span` rows
+    stand before the first step of x.
+    """
+    numbers: dict[tuple[int, int | None], int] = {}
+    recipes: list[Recipe] = []
+    table = []
+    for i, layer in enumerate(plan.layers):
+        row: list[int | None] = []
+        for b, block in enumerate(kernel.blocks):
+            with_input = block.injected and i % inject_every == 0
+            if not with_input and not kernel.bias_names:
+                row.append(None)
+                continue
+            key = (b, layer.dilation if with_input else None)
+            if key not in numbers:
+                numbers[key] = len(recipes)
+                taps = _input_rows(plan, i, kernel.input_taps, span, device) if with_input else ()
+                recipes.append(Recipe(b, taps))
+            row.append(numbers[key])
+        table.append(tuple(row))
+    return tuple(table), tuple(recipes)
+
+
+def _input_rows(plan: Plan, layer: int, taps: int, span: int, device: torch.device) -> tuple[Rows, ...]:
+    """For each tap, the rows of x (with `span` rows before it) that the steps computed by a layer read."""
+    steps, dilation = plan.levels[layer + 1].steps, plan.layers[layer].dilation
+    shifts = [span - (taps - 1 - j) * dilation for j in range(taps)]
+    if isinstance(steps, range):
+        return tuple(slice(steps.start + shift, steps.stop + shift) for shift in shifts)
+    return tuple(as_rows([step + shift for step in steps], device) for shift in shifts)
+
+
+def make_sources(
+    recipes: tuple[Recipe, ...], weights: Weights, x: Tensor, left: Tensor | None, span: int
+) -> tuple[list[Tensor], Tensor | None]:
+    """The sources, and the weight that is still to be applied to narrow ones.
+
+    `x` is (T, B, C); `left` the `span` inputs before it, None for zeros.
     """
     if span:
-        zeros = F.pad(x, (0, 0, 0, 0, span, 0)) if left is None else None
-        x = torch.cat([left, x]) if zeros is None else zeros  # type: ignore[list-item]
-    table, makers = _table(plan, kernel.blocks_injected, weights.biases[0] is not None, inject_every)
-    sources: list[Tensor] = []
+        x = F.pad(x, (0, 0, 0, 0, span, 0)) if left is None else torch.cat([left, x])
     matrices = list(weights.input.unbind())
     narrow = len(matrices) * x.shape[-1] <= NARROW
-    for b, layer in makers:
-        bias = weights.biases[b]
-        if layer is None:
+    sources: list[Tensor] = []
+    for block, rows in recipes:
+        bias = weights.biases[block]
+        if not rows:
             assert bias is not None
             sources.append(bias)
             continue
-        taps = [take(x, rows) for rows in _input_rows(plan, layer, kernel.input_taps, span, x.device)]
+        taps = [take(x, each) for each in rows]
         if narrow:
             taps += [torch.ones_like(taps[0][..., :1])] if bias is not None else []
             sources.append(torch.cat(taps, -1))
@@ -51,38 +92,4 @@ def make_sources(
             sources.append(sum(products, F.linear(taps[-1], matrices[-1], bias)))
     if narrow and weights.biases[0] is not None:
         matrices.append(weights.biases[0].unsqueeze(1))
-    return sources, torch.cat(matrices, 1) if narrow else None, table
-
-
-@remembered
-def _table(
-    plan: Plan, injected: tuple[bool, ...], has_bias: bool, inject_every: int
-) -> tuple[Table, list[tuple[int, int | None]]]:
-    """Which source each layer and block uses; of each source, its block and the layer it is made for (None: bias)."""
-    numbers: dict[tuple[int, int | None], int] = {}
-    makers: list[tuple[int, int | None]] = []
-    table = []
-    for i, layer in enumerate(plan.layers):
-        row: list[int | None] = []
-        for b, enters in enumerate(injected):
-            with_input = enters and i % inject_every == 0
-            if not with_input and not has_bias:
-                row.append(None)
-                continue
-            key = (b, layer.dilation if with_input else None)
-            if key not in numbers:
-                numbers[key] = len(makers)
-                makers.append((b, i if with_input else None))
-            row.append(numbers[key])
-        table.append(tuple(row))
-    return tuple(table), makers
-
-
-@remembered
-def _input_rows(plan: Plan, layer: int, taps: int, span: int, device: torch.device) -> list[Rows]:
-    """For each tap, the rows of x (with `span` rows before it) that the steps computed by a layer read."""
-    steps, dilation = plan.levels[layer + 1].steps, plan.layers[layer].dilation
-    shifts = [span - (taps - 1 - j) * dilation for j in range(taps)]
-    if isinstance(steps, range):
-        return [slice(steps.start + shift, steps.stop + shift) for shift in shifts]
-    return [as_rows([step + shift for step in steps], device) for shift in shifts]
+    return sources, torch.cat(matrices, 1) if narrow else None

@@ -120,19 +120,15 @@ class Kernel(nn.Module):
     def _weights(self) -> tuple[list[Tensor], Tensor]:
         raise NotImplementedError
 
-    @property
-    def blocks_injected(self) -> tuple[bool, ...]:
-        """For each block, whether the input enters it."""
-        return tuple(block.injected for block in self.blocks)
-
-    def materialise(self) -> Weights:
-        """The weights of one pass: normalised and dropped once, whatever the number of layers."""
+    def materialise(self, dtype: torch.dtype) -> Weights:
+        """The weights of one pass: normalised, dropped and cast once, whatever the number of layers."""
         terms, input_weight = self._weights()
-        return Weights(terms, input_weight, list(self.bias_parameters()) or [None] * len(self.blocks))
+        weights = Weights(terms, input_weight, list(self.bias_parameters()) or [None] * len(self.blocks))
+        return weights if dtype == input_weight.dtype else weights.to(dtype)
 
     def dense_weights(self) -> tuple[Tensor, Tensor, Tensor | None]:
         """The kernel written out as dense weights (K, G*H, C), (K, G*H, H) and a bias (G*H)."""
-        weights = self.materialise()
+        weights = self.materialise(self.dtype)
         width = self.blocks[-1].channels.stop
         hidden = weights.input.new_zeros(self.taps, self.gates, width, width)
         inputs = weights.input.new_zeros(self.taps, self.gates, width, weights.input.shape[-1])
@@ -147,6 +143,14 @@ class Kernel(nn.Module):
                 bias[:, block.channels] = block_bias.unflatten(0, (self.gates, -1))
         has_bias = weights.biases[0] is not None
         return inputs.flatten(1, 2), hidden.flatten(1, 2), bias.flatten() if has_bias else None
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype of the weights."""
+        name = self.weight_names[0]
+        owner: Any = self.get_submodule(f"parametrizations.{name}") if parametrize.is_parametrized(self, name) else self
+        parameter: Tensor = getattr(owner, name if owner is self else "original0")
+        return parameter.dtype
 
     def extra_repr(self) -> str:
         drop = f", weight_dropout={self.weight_dropout}" if self.weight_dropout else ""

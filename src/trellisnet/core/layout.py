@@ -9,6 +9,9 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
+from trellisnet.core.checks import positive_int
+from trellisnet.core.plan import Rows
+
 
 @dataclass(frozen=True, eq=False)
 class Batch:
@@ -26,16 +29,31 @@ class Batch:
             return y.squeeze(-2)
         if self.packed is not None and whole and y.dim() == 3:
             order, inverse = self.packed.sorted_indices, self.packed.unsorted_indices
-            lengths = torch.tensor(self.lengths)
+            lengths = torch.tensor(self.lengths or [len(self.x)] * self.x.shape[1])
             if order is not None:
                 y, lengths = y.index_select(1, order), lengths.index_select(0, order.cpu())
             again = pack_padded_sequence(y, lengths)
             return PackedSequence(again.data, again.batch_sizes, order, inverse)
         return y.transpose(-3, -2) if self.batch_first else y
 
+    def wanted(self, tail: int | None) -> tuple[tuple[int, ...] | range | None, Rows | None]:
+        """The steps that the last `tail` of each sequence are (None: all), and which of them each sequence picks."""
+        if tail is None:
+            return None, None
+        ends = self.lengths or (len(self.x),)
+        if positive_int("tail", tail) > min(ends):
+            what = "the steps of x" if self.lengths is None else "the shortest of lengths"
+            raise ValueError(f"tail must be at most {min(ends)} ({what}), got {tail}")
+        if min(ends) == max(ends):
+            return range(ends[0] - tail, ends[0]), None
+        wanted = sorted({step for n in ends for step in range(n - tail, n)})
+        row = {step: i for i, step in enumerate(wanted)}
+        picked = [[row[n - tail + i] for n in ends] for i in range(tail)]
+        return tuple(wanted), torch.tensor(picked, device=self.x.device)
+
     def padding(self) -> Tensor | None:
         """True at the steps beyond each sequence's end: (T, B, 1); None if there are none."""
-        if self.lengths is None or min(self.lengths) == len(self.x):
+        if self.lengths is None:
             return None
         ends = torch.tensor(self.lengths, device=self.x.device)
         return (torch.arange(len(self.x), device=self.x.device)[:, None] >= ends).unsqueeze(-1)
@@ -75,4 +93,4 @@ def _check_lengths(lengths: Sequence[int] | Tensor | None, steps: int, batch: in
     for row, n in enumerate(values):
         if not 1 <= n <= steps:
             raise ValueError(f"lengths[{row}] must lie in 1 .. {steps} (the steps of x), got {n}")
-    return tuple(values)
+    return None if min(values) == steps else tuple(values)

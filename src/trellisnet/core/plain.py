@@ -13,18 +13,14 @@ from trellisnet.core.cells import InPlaceCell
 from trellisnet.core.plan import take
 
 
-def is_needed(call: Pass, inputs: Inputs) -> bool:
+def is_needed(call: Pass) -> bool:
     """Whether this call cannot run in place: a cell without a gradient of its own, or a tracer watching."""
     return (
         not isinstance(call.cell, InPlaceCell)
         or torch.compiler.is_compiling()
         or torch._C._get_tracing_state() is not None
         or torch._C._functorch.maybe_current_level() is not None
-        or any(
-            torch.autograd.forward_ad.unpack_dual(w).tangent is not None
-            for w in (*inputs.weights, *inputs.sources, inputs.input_weight)
-            if w is not None
-        )
+        or torch.autograd.forward_ad._current_level >= 0
     )
 
 

@@ -80,12 +80,12 @@ def take(storage: Tensor, rows: Rows) -> Tensor:
 def add_(storage: Tensor, rows: Rows, values: Tensor) -> None:
     """Add values to the rows of a level; the adjoint of `take`."""
     if isinstance(rows, slice):
-        storage[rows] += values
+        storage[rows].add_(values)
     elif rows.dim() == 2:
         batch = torch.arange(storage.shape[1], device=storage.device)
         storage.index_put_((rows, batch), values, accumulate=True)
     else:
-        storage.index_add_(0, rows, values)
+        storage.index_add_(0, rows, values.expand(len(rows), *storage.shape[1:]))
 
 
 def part(rows: Rows, start: int, stop: int) -> Rows:

@@ -17,7 +17,7 @@ from trellisnet.core.cache import remembered
 from trellisnet.core.call import Inputs, Outputs, Pass
 from trellisnet.core.cells import InPlaceCell
 from trellisnet.core.fusion import in_place_functions, is_fused
-from trellisnet.core.plan import Plan, Rows, as_rows, take
+from trellisnet.core.plan import Plan, Rows, add_, as_rows, take
 
 
 def is_possible(call: Pass) -> bool:
@@ -28,11 +28,7 @@ def is_possible(call: Pass) -> bool:
 def run(call: Pass, inputs: Inputs) -> Outputs:
     """Compute one step of every layer."""
     desk = _desk(call, inputs)
-    newest = len(call.plan.layers[0].taps) - 1
-    if desk.before is not None:
-        _lay_out(desk.before, call, inputs.context_c, newest - 1)
-    for b, gates in enumerate(desk.gates):
-        _fill_known_gates(gates, call, inputs, b)
+    desk.lay_out(inputs)
     weights, activate_ = [weight.t() for weight in inputs.weights], desk.activate_
     masked = inputs.mask is not None or any(call.alive)
     for i, blocks in enumerate(desk.layers):
@@ -50,7 +46,7 @@ def run(call: Pass, inputs: Inputs) -> Outputs:
 
 def _mask(desk: _Desk, i: int, mask: Tensor | None, alive: int | None) -> None:
     if mask is not None:
-        desk.hidden[i] *= mask
+        desk.hidden[i].mul_(mask)
     if alive is not None:
         desk.hidden[i, :, alive:] = 0
         if desk.memory is not None:
@@ -69,7 +65,7 @@ class _Block(NamedTuple):
 
 
 class _Desk:
-    """Buffers for the steps of one shape, and the views of them that every layer works on.
+    """Buffers for the steps of one call, the views of them that every layer works on, and what reads what.
 
     For a small net, making those views takes as long as the work itself, so they are made once. What a step returns
     is copied from here; a thread has its own.
@@ -79,6 +75,7 @@ class _Desk:
         cell, layers, batch = call.cell, len(call.plan.layers), inputs.batch
         assert isinstance(cell, InPlaceCell)
         like, newest = inputs.sources[0], len(call.plan.layers[0].taps) - 1
+        self.call = call  # kept, so that it can be told by its identity
         self.hidden = like.new_empty(layers, batch, call.width)
         self.memory, self.before = (torch.empty_like(self.hidden) if cell.has_memory else None for _ in range(2))
         self.gates = [
@@ -86,7 +83,7 @@ class _Desk:
         ]
         fused = is_fused(like.device)
         self.activate_: Callable[..., None] = in_place_functions(cell, like.device)[0] if fused else cell.forward_
-        self.blocks = call.blocks  # kept, so that they can be told by their identity
+        self.older = [_older_rows(call, tap, like.device) for tap in range(newest)]
         self.layers: list[list[_Block]] = []
         for i in range(layers):
             blocks = []
@@ -99,6 +96,39 @@ class _Desk:
                 hidden = self.hidden[i, :, block.channels]
                 blocks.append(_Block(self.gates[b][i], gates, terms, before, hidden, memory))
             self.layers.append(blocks)
+        self.known = [[(w, term) for w, term in call.terms(b) if term.tap < newest] for b in range(len(call.blocks))]
+        # of each block, its sources, each with the layers that add it
+        self.sources: list[list[tuple[int, Rows]]] = []
+        for b in range(len(call.blocks)):
+            users: dict[int, list[int]] = {}
+            for i, row in enumerate(call.sources):
+                if (s := row[b]) is not None:
+                    users.setdefault(s, []).append(i)
+            self.sources.append([(s, as_rows(rows, like.device)) for s, rows in users.items()])
+
+    def lay_out(self, inputs: Inputs) -> None:
+        """Bring in all that does not wait for a layer below: the memories, and what older taps and input contribute."""
+        first, context = self.call.first_level, inputs.context_c
+        if self.before is not None:
+            self.before[: first if context is not None else None].zero_()
+            if context is not None:
+                self.before[first:].copy_(take(context, self.older[-1]))
+        for gates, known, sources in zip(self.gates, self.known, self.sources, strict=True):
+            started = False
+            for w, term in known if inputs.context_h is not None else ():
+                matrix = take(inputs.context_h, self.older[term.tap]).flatten(0, 1)[:, term.channels]  # type: ignore[arg-type]
+                products = gates[first:].flatten(0, 1)
+                if started:
+                    products.addmm_(matrix, inputs.weights[w].t())
+                else:
+                    torch.mm(matrix, inputs.weights[w].t(), out=products)
+                started = True
+            gates[: first if started else None].zero_()
+            for s, rows in sources:
+                source = inputs.sources[s]
+                if source.dim() == 3 and inputs.input_weight is not None:
+                    source = source @ inputs.input_weight.t()
+                add_(gates, rows, source)
 
 
 _local = threading.local()
@@ -107,8 +137,7 @@ _local = threading.local()
 def _desk(call: Pass, inputs: Inputs) -> _Desk:
     desks: dict[object, _Desk] = _local.__dict__.setdefault("desks", {})
     like = inputs.sources[0]
-    settings = (is_fused(like.device), torch.is_inference_mode_enabled(), like.device, like.dtype)
-    key = (id(call.blocks), call.cell, len(call.plan.layers), len(call.plan.layers[0].taps), inputs.batch, *settings)
+    key = (id(call), inputs.batch, like.dtype, like.device, is_fused(like.device), torch.is_inference_mode_enabled())
     if key not in desks:
         if len(desks) >= 8:
             desks.clear()
@@ -116,52 +145,13 @@ def _desk(call: Pass, inputs: Inputs) -> _Desk:
     return desks[key]
 
 
-def _older(call: Pass, context: Tensor, tap: int) -> Tensor:
-    """What an older tap reads, all from the contexts, in the layers from `first_level` on: (layers, B, H)."""
-    return take(context, _older_rows(call.plan, call.first_level, tap, context.device))
-
-
-@remembered
-def _older_rows(plan: Plan, first_level: int, tap: int, device: torch.device) -> Rows:
+def _older_rows(call: Pass, tap: int, device: torch.device) -> Rows:
+    """The rows of the contexts that an older tap reads, in the layers from `first_level` on."""
     rows, start = [], 0
-    for i in range(first_level, len(plan.layers)):
-        rows.append(start + tap * plan.layers[i].dilation)
-        start += len(plan.levels[i].context)
+    for i in range(call.first_level, len(call.plan.layers)):
+        rows.append(start + tap * call.plan.layers[i].dilation)
+        start += len(call.plan.levels[i].context)
     return as_rows(rows, device) if rows else slice(0, 0)
-
-
-def _lay_out(target: Tensor, call: Pass, context: Tensor | None, tap: int) -> None:
-    """Copy what an older tap reads in every layer to (layers, B, H); zeros below `first_level`."""
-    known = 0 if context is None else len(target) - call.first_level
-    target[: len(target) - known].zero_()
-    if context is not None:
-        target[call.first_level :].copy_(_older(call, context, tap))
-
-
-def _fill_known_gates(gates: Tensor, call: Pass, inputs: Inputs, b: int) -> None:
-    """The part of a block's pre-activations that does not wait for the layer below: (layers, B, G*H)."""
-    layers, newest, started = len(gates), len(call.plan.layers[0].taps) - 1, False
-    if inputs.context_h is not None and call.first_level < layers:
-        products = gates[call.first_level :].flatten(0, 1)
-        for w, term in call.terms(b):
-            if term.tap == newest:
-                continue
-            older = _older(call, inputs.context_h, term.tap).flatten(0, 1)[:, term.channels]
-            if started:
-                products.addmm_(older, inputs.weights[w].t())
-            else:
-                torch.mm(older, inputs.weights[w].t(), out=products)
-            started = True
-    gates[: call.first_level if started else layers].zero_()
-    numbers = [layer[b] for layer in call.sources]
-    for s in set(numbers) - {None}:
-        source = inputs.sources[s]  # type: ignore[index]
-        if source.dim() == 3 and inputs.input_weight is not None:
-            source = source @ inputs.input_weight.t()
-        if numbers.count(s) == layers:
-            gates += source
-        else:
-            gates[[i for i in range(layers) if numbers[i] == s]] += source
 
 
 def _shifted(call: Pass, context: Tensor | None, new: Tensor) -> Tensor:

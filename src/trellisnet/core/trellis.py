@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -15,10 +14,11 @@ from trellisnet.core.call import Inputs, Pass
 from trellisnet.core.cells import Cell, make_cell
 from trellisnet.core.checks import one_of, positive_int, positive_ints, probability
 from trellisnet.core.history import AnyState, History
-from trellisnet.core.inject import make_sources
+from trellisnet.core.inject import make_sources, plan_sources
 from trellisnet.core.kernel import DenseKernel, Kernel, MixedGroupKernel, Weights
-from trellisnet.core.layout import Batch, read_batch
-from trellisnet.core.plan import Plan, Rows, make_plan, take
+from trellisnet.core.layout import read_batch
+from trellisnet.core.plan import Plan, make_plan, take
+from trellisnet.core.precision import dtypes_for, without_autocast
 from trellisnet.core.state import TrellisState
 
 
@@ -120,6 +120,7 @@ class TrellisNet(nn.Module):
             self.dilation,
             self.kernel.input_taps,
         )
+        self._described: dict[Any, Pass] = {}
         self.reset_parameters()
 
     def _check_groups(self, name: str, sizes: Sequence[int]) -> tuple[int, ...]:
@@ -206,19 +207,18 @@ class TrellisNet(nn.Module):
         depth = self.num_layers if depth is None else positive_int("depth", depth)
         if aux and self.aux_every is None:
             raise ValueError("aux=True needs a net with aux_every, got aux_every=None")
-        wanted, picked = self._wanted(batch, tail)
-        weights = self.kernel.materialise()
-        dtype, result_dtype = self._dtypes(batch.x, weights.input.dtype)
-        weights = weights if dtype == weights.input.dtype else weights.to(dtype)
-        steps, padding = batch.x.to(dtype), batch.padding()
-        if padding is not None:
-            steps = steps.masked_fill(padding, 0)  # whatever stands there must not reach the weights' gradients
-        dilations = self.history.dilations(depth + 1)
-        plan = make_plan(len(steps), wanted, dilations, self.kernel_size, steps.device)
-        before, after = self.history.accept(state, steps), None
-        with self._own_dtype(steps.device.type):
-            call, inputs = self._prepare(plan, weights, steps, before, batch.lengths, aux)
-            y, aux_y, h, c = engine.run(call, inputs)
+        wanted, picked = batch.wanted(tail)
+        device, after, padding = batch.x.device, None, batch.padding()
+        plan = make_plan(len(batch.x), wanted, self.history.dilations(depth + 1), self.kernel_size, device)
+        dtype, result_dtype = dtypes_for(batch.x, self.kernel.dtype)
+        with without_autocast(device.type):
+            weights = self.kernel.materialise(dtype)
+            steps = batch.x.to(dtype)
+            if padding is not None:
+                steps = steps.masked_fill(padding, 0)  # whatever stands there must not reach the weights' gradients
+            before = self.history.accept(state, steps)
+            call = self._describe(plan, 1 if before is None else before.first_level, batch.lengths, aux, device)
+            y, aux_y, h, c = engine.run(call, self._inputs(call, weights, steps, before))
             if h is not None:
                 after = self.history.after(plan, steps, before, batch.lengths, h, c)
 
@@ -232,79 +232,47 @@ class TrellisNet(nn.Module):
         results = [batch.restore(output, whole=tail is None) for output in outputs]
         return results[0], after, *results[1:]
 
-    def _wanted(self, batch: Batch, tail: int | None) -> tuple[tuple[int, ...] | range | None, Rows | None]:
-        """The steps to compute (None: all), and which of them each sequence picks (None: all)."""
-        if tail is None:
-            return None, None
-        steps, lengths = len(batch.x), batch.lengths
-        positive_int("tail", tail)
-        if tail > min(lengths or (steps,)):
-            what = "the steps of x" if lengths is None else "the shortest of lengths"
-            raise ValueError(f"tail must be at most {min(lengths or (steps,))} ({what}), got {tail}")
-        if lengths is None or min(lengths) == max(lengths):
-            end = steps if lengths is None else lengths[0]
-            return range(end - tail, end), None
-        wanted = sorted({step for n in lengths for step in range(n - tail, n)})
-        row = {step: i for i, step in enumerate(wanted)}
-        picked = [[row[n - tail + i] for n in lengths] for i in range(tail)]
-        return tuple(wanted), torch.tensor(picked, device=batch.x.device)
-
-    @staticmethod
-    def _dtypes(x: Tensor, own: torch.dtype) -> tuple[torch.dtype, torch.dtype]:
-        """The dtype to compute in and that of the result.
-
-        Under autocast the result is in autocast's dtype. A CPU computes half precision in single precision: not every
-        CPU that announces bfloat16 products can execute them.
-        """
-        device = x.device.type
-        if torch.is_autocast_enabled(device):
-            own = torch.get_autocast_dtype(device)
-        elif x.dtype != own:
-            raise ValueError(f"x must have the dtype of the net, {own}, got {x.dtype}")
-        half = own in (torch.bfloat16, torch.float16)
-        return torch.float32 if half and device == "cpu" else own, own
-
-    @staticmethod
-    def _own_dtype(device: str) -> AbstractContextManager[Any]:
-        """Switch autocast off, where it is on: the casts have been made."""
-        return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()
-
-    def _prepare(
-        self,
-        plan: Plan,
-        weights: Weights,
-        x: Tensor,
-        state: TrellisState | None,
-        lengths: tuple[int, ...] | None,
-        aux: bool,
-    ) -> tuple[Pass, Inputs]:
-        """Describe the call to the engine."""
-        left = None if state is None else state.x
-        sources, input_weight, table = make_sources(
-            plan, self.kernel, weights, x, left, self.history.input_span, self.inject_every
-        )
-        depth = len(plan.layers)
-        alive: list[int | None] = [None] * depth
-        for i in range(min(depth, len(self.staggered or ()) - 1)):
-            alive[i] = sum(self.staggered[: i + 1])  # type: ignore[index]
+    def _describe(
+        self, plan: Plan, first_level: int, lengths: tuple[int, ...] | None, aux: bool, device: torch.device
+    ) -> Pass:
+        """The call as the engine sees it, remembered for the next call of the same shape."""
+        key = (plan, first_level, aux, self.memory)
+        cached = lengths is None and not torch.compiler.is_compiling()
+        if cached and key in self._described:
+            return self._described[key]
+        depth, groups = len(plan.layers), self.staggered or ()
         every = self.aux_every if aux and self.aux_every else depth + 1
+        table, recipes = plan_sources(plan, self.kernel, self.history.input_span, self.inject_every, device)
         call = Pass(
             plan=plan,
             cell=self.cell,
             blocks=self.kernel.blocks,
             sources=table,
-            alive=tuple(alive),
+            alive=tuple(sum(groups[: i + 1]) if i < len(groups) - 1 else None for i in range(depth)),
             output=slice(self.hidden_size - self.output_size, self.hidden_size),
             aux=tuple(range(every, depth + 1, every)),
-            ends=self.history.ends(plan, lengths, x.device) if plan.whole else (),
-            first_level=1 if state is None else state.first_level,
+            ends=self.history.ends(plan, lengths, device) if plan.whole else (),
+            first_level=first_level,
+            recipes=recipes,
             recompute=self.memory == "recompute",
         )
-        context_h, context_c = (None, None) if state is None else state.contexts(plan)
-        return call, Inputs(self._mask(x), context_h, context_c, input_weight, weights.terms, sources)
+        if cached:
+            if len(self._described) >= 64:
+                self._described.clear()
+            self._described[key] = call
+        return call
+
+    def _inputs(self, call: Pass, weights: Weights, x: Tensor, state: TrellisState | None) -> Inputs:
+        left = None if state is None else state.x
+        sources, input_weight = make_sources(call.recipes, weights, x, left, self.history.input_span)
+        context_h, context_c = (None, None) if state is None else state.contexts(call.plan)
+        return Inputs(self._mask(x), context_h, context_c, input_weight, weights.terms, sources)
 
     def _mask(self, x: Tensor) -> Tensor | None:
         if not (self.training and self.hidden_dropout):
             return None
         kept = 1 - self.hidden_dropout
         return x.new_empty(x.shape[1], self.hidden_size).bernoulli_(kept).div_(kept)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_described": {}}  # copies and files need no cache

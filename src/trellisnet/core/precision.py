@@ -1,0 +1,29 @@
+"""In which dtype a call computes."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def dtypes_for(x: Tensor, own: torch.dtype) -> tuple[torch.dtype, torch.dtype]:
+    """The dtype to compute in and that of the result, for a net whose weights have the dtype `own`.
+
+    Under autocast the result is in autocast's dtype. A CPU computes half precision in single precision: not every
+    CPU that announces bfloat16 products can execute them.
+    """
+    device = x.device.type
+    if torch.is_autocast_enabled(device):
+        own = torch.get_autocast_dtype(device)
+    elif x.dtype != own:
+        raise ValueError(f"x must have the dtype of the net, {own}, got {x.dtype}")
+    half = own in (torch.bfloat16, torch.float16)
+    return torch.float32 if half and device == "cpu" else own, own
+
+
+def without_autocast(device: str) -> AbstractContextManager[Any]:
+    """Switch autocast off, where it is on: the casts are made by hand."""
+    return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()
