@@ -57,3 +57,12 @@ class PlainTrellis(nn.Module):
             c = f.sigmoid() * before + i.sigmoid() * g.tanh()
             h = o.sigmoid() * c.tanh()
         return h
+
+
+def make_tcn(shape: Shape) -> nn.Module:
+    """A temporal convolutional network of the package `pytorch-tcn`, as wide, reaching back as far as the data."""
+    from pytorch_tcn import TCN  # noqa: PLC0415
+
+    levels = max(1, (shape.steps - 1).bit_length() - 1)
+    tcn: nn.Module = TCN(shape.input_size, [shape.hidden_size] * levels, kernel_size=2, dropout=0.0)
+    return tcn

@@ -1,0 +1,109 @@
+"""Timing contestants side by side, and the memory of one in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from peers import SHAPES, PlainTrellis, Shape, make_tcn
+from trellisnet import TrellisNet
+
+Step = Callable[[], object]
+
+
+def interleaved(contestants: Mapping[str, Step], rounds: int) -> dict[str, float]:
+    """Seconds of each contestant: the least disturbed of several rounds in which all take turns."""
+    times: dict[str, list[float]] = {name: [] for name in contestants}
+    for _ in range(rounds + 1):
+        for name, step in contestants.items():
+            start = time.perf_counter()
+            step()
+            times[name].append(time.perf_counter() - start)
+    return {name: min(each[1:]) for name, each in times.items()}  # the first round warms up
+
+
+def training_step(name: str, shape: Shape) -> Step:
+    """Forward and backward of one contestant at one shape."""
+    torch.manual_seed(0)
+    x = torch.randn(shape.steps, shape.batch, shape.input_size)
+    last = slice(None) if shape.tail is None else slice(-shape.tail, None)
+    forward: Callable[[], Tensor]
+    model: nn.Module
+    if name in ("store", "recompute"):
+        net = model = TrellisNet(
+            shape.input_size, shape.hidden_size, shape.num_layers, dilation=shape.dilation, memory=name
+        )
+        forward = lambda: net(x, tail=shape.tail)[0]  # noqa: E731
+    elif name == "lstm":
+        lstm = model = nn.LSTM(shape.input_size, shape.hidden_size)
+        forward = lambda: lstm(x)[0][last]  # noqa: E731
+    else:
+        model = PlainTrellis(shape) if name == "plain" else make_tcn(shape)
+        columns = x.permute(1, 2, 0).contiguous()
+        forward = lambda: model(columns)[..., last]  # noqa: E731
+
+    def step() -> None:
+        model.zero_grad()
+        forward().square().mean().backward()
+
+    return step
+
+
+def products(shape: Shape) -> float:
+    """Floating-point operations of the hidden products of one training step of the core, which it cannot avoid."""
+    net = TrellisNet(1, 1, shape.num_layers, dilation=shape.dilation)
+    wanted = None if shape.tail is None else range(shape.steps - shape.tail, shape.steps)
+    from trellisnet.core.plan import make_plan  # noqa: PLC0415
+
+    plan = make_plan(shape.steps, wanted, net.history.dilations(shape.num_layers + 1), 2, torch.device("cpu"))
+    rows = sum(layer.rows for layer in plan.layers[1:]) * shape.batch  # nothing lies below the first layer
+    return 3 * 2 * 2 * rows * shape.hidden_size * 4 * shape.hidden_size  # passes, taps, multiply and add
+
+
+def matrix_peak() -> Step:
+    """The largest rate of matrix products this machine keeps up for about as long as a training step takes."""
+    a, b, out = (torch.randn(2048, 2048) for _ in range(3))
+
+    def step() -> None:
+        for _ in range(PEAK_PRODUCTS):
+            torch.mm(a, b, out=out)
+
+    return step
+
+
+PEAK_PRODUCTS = 30
+PEAK_OPERATIONS = PEAK_PRODUCTS * 2 * 2048**3
+
+
+def peak_memory(name: str, shape: Shape) -> float:
+    """Bytes that a training step adds to a fresh process with its model and batch in place."""
+    run = [sys.executable, str(Path(__file__)), name, shape.name]
+    return float(json.loads(subprocess.run(run, check=True, capture_output=True, text=True).stdout))
+
+
+def _own_peak(name: str, shape: Shape) -> int:
+    torch.set_flush_denormal(True)
+    small = Shape("small", 2, 4, 2, 4, 2)
+    training_step(name, small)()  # libraries and threads are loaded before the count begins
+    step = training_step(name, shape)
+    before = _status("VmRSS")
+    step()
+    step()
+    return _status("VmHWM") - before
+
+
+def _status(field: str) -> int:
+    """Bytes of resident memory now or at the peak. (`getrusage` would also count the parent's peak.)"""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
+
+
+if __name__ == "__main__":
+    print(json.dumps(_own_peak(sys.argv[1], SHAPES[sys.argv[2]])))

@@ -1,0 +1,125 @@
+"""Speed, memory and streaming as ratios against plain peers, all in one run: `make bench`.
+
+python benchmarks/run.py                     everything, into benchmarks/results.json
+python benchmarks/run.py training streaming  some sections only
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from measure import PEAK_OPERATIONS, interleaved, matrix_peak, peak_memory, products, training_step
+from peers import SHAPES, PlainTrellis, Shape
+from trellisnet import TrellisNet
+
+CONTESTANTS = ("plain", "store", "recompute", "lstm", "tcn")
+Rows = list[dict[str, Any]]
+
+
+def training() -> Rows:
+    """A training step of each shape. `speedup` is against the plain conv1d trellis network."""
+    rows = []
+    for shape in SHAPES.values():
+        steps = {name: training_step(name, shape) for name in CONTESTANTS}
+        seconds = interleaved({**steps, "peak": matrix_peak()}, rounds=5)
+        fraction = products(shape) / seconds["store"] / (PEAK_OPERATIONS / seconds["peak"])
+        for name in CONTESTANTS:
+            rows.append({"shape": shape.name, "contestant": name, "seconds": round(seconds[name], 4)})
+            rows[-1]["speedup"] = round(seconds["plain"] / seconds[name], 2)
+            rows[-1]["of peak"] = round(fraction, 3) if name == "store" else ""
+    return rows
+
+
+def memory() -> Rows:
+    """Peak memory of a training step, each contestant in a process of its own."""
+    rows = []
+    for shape in SHAPES.values():
+        peaks = {name: peak_memory(name, shape) for name in CONTESTANTS}
+        for name, peak in peaks.items():
+            rows.append({"shape": shape.name, "contestant": name, "MB": round(peak / 2**20)})
+            rows[-1]["of plain"] = round(peak / peaks["plain"], 3)
+    return rows
+
+
+def streaming() -> Rows:
+    """One step of a stream (B 1), against the plain network over the last 110 steps and against bare products."""
+    rows = []
+    for inputs, hidden, layers in ((400, 700, 58), (400, 256, 32)):
+        rows += _stream(inputs, hidden, layers)
+    return rows
+
+
+def _stream(inputs: int, hidden: int, layers: int) -> Rows:
+    net = TrellisNet(inputs, hidden, layers).eval()
+    plain = PlainTrellis(Shape("stream", inputs, hidden, layers, 110, 1))
+    columns = torch.randn(1, inputs, 110)
+    newest, vector = net.kernel.get_parameter("weight_hidden").detach()[1], torch.randn(hidden)
+    x = torch.randn(4000, 1, inputs)
+    states = {history: net(x[:history])[1] for history in (10, 4000)}
+
+    def step(history: int) -> Tensor:
+        y, states[history] = net(x[:1], states[history])
+        assert isinstance(y, Tensor)
+        return y
+
+    def bare() -> None:
+        for _ in range(layers):
+            torch.mv(newest, vector)
+
+    contestants = {
+        "bare products": bare,
+        "step after 10": lambda: step(10),
+        "step after 4000": lambda: step(4000),
+    }
+    with torch.no_grad():
+        seconds = interleaved(contestants, rounds=200)
+        seconds |= interleaved({"plain, 110 steps again": lambda: plain(columns)}, rounds=5)
+    return [
+        {
+            "hidden x layers": f"{hidden} x {layers}",
+            "contestant": name,
+            "ms": round(1000 * each, 3),
+            "speedup": round(seconds["plain, 110 steps again"] / each, 1),
+            "times bare": round(each / seconds["bare products"], 2),
+        }
+        for name, each in seconds.items()
+    ]
+
+
+def show(name: str, rows: Rows) -> None:
+    """Print a section as a table."""
+    columns = list(rows[0])
+    widths = [max(len(column), *(len(str(row[column])) for row in rows)) for column in columns]
+    print(f"\n{name}")
+    for line in [dict(zip(columns, columns, strict=True)), *rows]:
+        print("  ".join(f"{line[c]!s:>{w}}" for c, w in zip(columns, widths, strict=True)))
+
+
+def main() -> None:
+    torch.set_flush_denormal(True)
+    sections = {"training": training, "memory": memory, "streaming": streaming}
+    chosen = sys.argv[1:] or list(sections)
+    if unknown := set(chosen) - set(sections):
+        sys.exit(f"unknown section {', '.join(sorted(unknown))}: choose from {', '.join(sections)}")
+    path = Path(__file__).with_name("results.json")
+    results = json.loads(path.read_text()) if path.exists() else {}
+    results["machine"] = {
+        "processor": platform.processor() or platform.machine(),
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+    }
+    for name in chosen:
+        results[name] = sections[name]()
+        show(name, results[name])
+        path.write_text(json.dumps(results, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
