@@ -1,7 +1,7 @@
 """How should the weights start? Initialisations compared on two tasks, from scratch: `python benchmarks/init_study.py`.
 
-`characters` is language modelling (depth 8, dilation 1) on Python's own library; `adding` is the adding problem over 200
-steps (dilations 1 to 128, only the last step read). The loss is the mean over the last tenth of the training.
+`characters` is language modelling (depth 8, dilation 1) on Python's own library; `adding` is the adding problem over
+200 steps (dilations 1 to 128, only the last step read). The loss is the mean over the last tenth of the training.
 """
 
 from __future__ import annotations

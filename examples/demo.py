@@ -85,14 +85,13 @@ def main() -> None:
         for group in optimizer.param_groups:
             group["lr"] = 4e-3 * (1 - used)
         optimizer.step()
-        state, position = state.detach(), position + steps  # type: ignore[attr-defined]
+        state, position = state.detach(), position + steps
         if used >= shown + 0.1:
             shown += 0.1
             print(f"{used:4.0%}  depth {2 if used < 0.3 else 4 if used < 0.6 else 6}  ", end="")
             print(f"training loss {loss.item() / math.log(2):.3f} bits per character", flush=True)
-    print(
-        f"after {options.seconds:.0f} s: {bits_per_character(model, evaluation):.3f} bits per character on held-out files"
-    )
+    bits = bits_per_character(model, evaluation)
+    print(f"after {options.seconds:.0f} s: {bits:.3f} bits per character on held-out files")
     print("\nwhat it writes:\n")
     write(model, "def read(self", options.characters)
 

@@ -6,7 +6,7 @@ at a time: one is read while the one below it is written. Shapes: n rows (steps)
 
 from __future__ import annotations
 
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 import torch
 from torch import Tensor
@@ -34,25 +34,26 @@ class BackwardWalk:
         self.levels = [[grid.empty(max(rows[parity::2]), width) for _ in memories] for parity in range(2)]
         steps = min(grid.tile_rows, max(layer.rows for layer in self.plan.layers))
         self.grad_gates = grid.empty(steps, max(grid.gate_widths))
-        if not grid.gates:  # they are computed again, and the state with them
-            self.spare_gates = grid.empty(steps, max(grid.gate_widths))
-            self.spare_state = [grid.empty(steps, width) for _ in memories]
 
     def run(self) -> Inputs:
         """Walk down and return the gradients in the place of the inputs."""
-        top = len(self.plan.levels) - 1
-        above: Gradient | None = self._level(top)
+        depth = len(self.plan.layers)
+        above: Gradient | None = self._level(depth)
         for gradient in above or ():
             if gradient is not None:
                 gradient.zero_()
-        for i in reversed(range(top)):
-            assert above is not None
-            self._add_outputs(i + 1, above)
-            self._keep_context(i + 1, above)
-            wanted = self.grid.hidden[i] is not None and (i or self.wants_contexts)
-            below = self._level(i) if wanted else None
-            self._run_layer(i, above, below)
-            above = below
+        starts = [0, *self.grid.kept_levels]
+        for start, stop in reversed(list(pairwise([*starts, depth]))):
+            self.grid.rebuild(start, stop)
+            for i in reversed(range(start, stop)):
+                assert above is not None
+                self._add_outputs(i + 1, above)
+                self._keep_context(i + 1, above)
+                wanted = self.grid.hidden[i] is not None and (i or self.wants_contexts)
+                below = self._level(i) if wanted else None
+                self._run_layer(i, above, below)
+                above = below
+            self.grid.drop(start, stop)
         if above is not None:
             self._keep_context(0, above)
         return self.gradients
@@ -120,21 +121,14 @@ class BackwardWalk:
         """The gradients of a block's pre-activations; that of the memory goes to the level below."""
         grid, layer, channels, cell = self.grid, self.plan.layers[i], self.call.blocks[b].channels, self.call.cell
         rows, width = tile[1] - tile[0], grid.gate_widths[b]
-        if grid.gates:
-            gates = grid.gates[i * len(self.call.blocks) + b][slice(*tile)]
-            state = grid.memory[i + 1]
-            memory = None if state is None else state[-layer.rows :][slice(*tile)]
-        else:
-            gates = self._scratch(self.spare_gates, rows, width)
-            hidden, *memories = (spare[:rows] for spare in self.spare_state)
-            memory = memories[0] if memories else None
-            grid.run_block(i, b, tile, gates, hidden, memory)
+        gates, state = grid.gates[i][b][slice(*tile)], grid.memory[i + 1]
+        memory = None if state is None else state[-layer.rows :][slice(*tile)]
         before, target, target_rows = None, None if below is None else below[1], part(layer.memory, *tile)
         if target is not None:
             target = target[..., channels]
             before = target[target_rows] if isinstance(target_rows, slice) else torch.empty_like(grad_h[..., channels])
         grad_gates = self._scratch(self.grad_gates, rows, width)
-        grid.differentiate_(
+        grid.functions.backward_(
             gates.unflatten(-1, (cell.gates, -1)),
             grid.memory_before(i, b, tile),
             None if memory is None else memory[..., channels],

@@ -53,12 +53,21 @@ class InPlaceCell(Cell):
     """
 
     def views(self, pre: Tensor) -> Views:
-        """The parts of `pre` (N, G, H) that `forward_` works on: apart, so that a stream makes them for all layers."""
+        """The parts of `pre` (N, G, H) that the following work on: apart, so that a stream makes them only once."""
         return pre.unbind(-2)
 
-    def forward_(self, views: Views, memory: Tensor | None, hidden_out: Tensor, memory_out: Tensor | None) -> None:
-        """Turn pre-activations into gates in place and write the new state (N, H)."""
+    def activate_(self, views: Views) -> None:
+        """Turn pre-activations into gates, in place."""
         raise NotImplementedError
+
+    def combine_(self, views: Views, memory: Tensor | None, hidden_out: Tensor, memory_out: Tensor | None) -> None:
+        """Write the new state (N, H) that the gates make of the memory."""
+        raise NotImplementedError
+
+    def forward_(self, views: Views, memory: Tensor | None, hidden_out: Tensor, memory_out: Tensor | None) -> None:
+        """Both in one: from pre-activations to the new state."""
+        self.activate_(views)
+        self.combine_(views, memory, hidden_out, memory_out)
 
     def backward_(
         self,
@@ -82,8 +91,11 @@ class TanhCell(InPlaceCell):
     def __call__(self, pre: Tensor, memory: Tensor | None) -> tuple[Tensor, None]:
         return pre.squeeze(-2).tanh(), None
 
-    def forward_(self, views: Views, memory: Tensor | None, hidden_out: Tensor, memory_out: Tensor | None) -> None:
-        hidden_out.copy_(views[0].tanh_())
+    def activate_(self, views: Views) -> None:
+        views[0].tanh_()
+
+    def combine_(self, views: Views, memory: Tensor | None, hidden_out: Tensor, memory_out: Tensor | None) -> None:
+        hidden_out.copy_(views[0])
 
     def backward_(self, gates, memory, memory_out, grad_hidden, grad_memory, grad_pre, grad_memory_before):  # type: ignore[no-untyped-def]
         _tanh_backward(grad_hidden, gates.squeeze(-2), grad_input=grad_pre.squeeze(-2))
@@ -97,8 +109,11 @@ class ReluCell(InPlaceCell):
     def __call__(self, pre: Tensor, memory: Tensor | None) -> tuple[Tensor, None]:
         return pre.squeeze(-2).relu(), None
 
-    def forward_(self, views: Views, memory: Tensor | None, hidden_out: Tensor, memory_out: Tensor | None) -> None:
-        hidden_out.copy_(views[0].relu_())
+    def activate_(self, views: Views) -> None:
+        views[0].relu_()
+
+    def combine_(self, views: Views, memory: Tensor | None, hidden_out: Tensor, memory_out: Tensor | None) -> None:
+        hidden_out.copy_(views[0])
 
     def backward_(self, gates, memory, memory_out, grad_hidden, grad_memory, grad_pre, grad_memory_before):  # type: ignore[no-untyped-def]
         grad_pre.squeeze(-2).copy_(torch.ops.aten.threshold_backward(grad_hidden, gates.squeeze(-2), 0))
@@ -120,11 +135,13 @@ class LstmCell(InPlaceCell):
     def views(self, pre: Tensor) -> Views:
         return pre[..., :3, :], *pre.unbind(-2)
 
-    def forward_(self, views: Views, memory: Tensor | None, hidden_out: Tensor, memory_out: Tensor | None) -> None:
+    def activate_(self, views: Views) -> None:
+        views[0].sigmoid_()
+        views[-1].tanh_()
+
+    def combine_(self, views: Views, memory: Tensor | None, hidden_out: Tensor, memory_out: Tensor | None) -> None:
         assert memory_out is not None
-        sigmoids, i, f, o, g = views
-        sigmoids.sigmoid_()
-        g.tanh_()
+        _, i, f, o, g = views
         if memory is None:
             torch.mul(i, g, out=memory_out)
         else:
@@ -174,11 +191,14 @@ class GruCell(InPlaceCell):
     def views(self, pre: Tensor) -> Views:
         return pre[..., :2, :], *pre.unbind(-2)
 
-    def forward_(self, views: Views, memory: Tensor | None, hidden_out: Tensor, memory_out: Tensor | None) -> None:
-        assert memory_out is not None
-        sigmoids, r, z, a, b = views
+    def activate_(self, views: Views) -> None:
+        sigmoids, r, _, a, b = views
         sigmoids.sigmoid_()
-        candidate = a.addcmul_(r, b).tanh_()
+        a.addcmul_(r, b).tanh_()
+
+    def combine_(self, views: Views, memory: Tensor | None, hidden_out: Tensor, memory_out: Tensor | None) -> None:
+        assert memory_out is not None
+        _, _, z, candidate, _ = views
         if memory is None:
             torch.mul(candidate, z, out=memory_out).neg_()
         else:

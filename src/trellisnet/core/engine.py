@@ -24,17 +24,21 @@ def run(call: Pass, inputs: Inputs) -> Outputs:
 
 
 class _Trellis(torch.autograd.Function):
-    """Keeps h, c and the gates for the backward pass (an LSTM: six floats a hidden unit and cell), or only h and c."""
+    """Keeps the gates for the backward pass (an LSTM: four floats a hidden unit and cell) and a few levels.
+
+    With `recompute`, it keeps only the few levels.
+    """
 
     @staticmethod
     def forward(ctx: Any, call: Pass, terms: int, *flat: Tensor | None) -> Outputs:
         training = any(ctx.needs_input_grad)
         grid = Grid(call, Inputs.of(flat, terms))
-        outputs = grid.forward(keep_gates=training and not call.recompute)
+        outputs = grid.forward(training)
         if training:
             ctx.set_materialize_grads(False)
             ctx.call, ctx.terms = call, terms
-            ctx.save_for_backward(*flat, *grid.hidden, *grid.memory, *grid.gates)
+            levels = [z[level] for z in (grid.hidden, grid.memory) for level in grid.kept_levels]
+            ctx.save_for_backward(*flat, *levels, *(gates for layer in grid.gates.values() for gates in layer))
         return outputs
 
     @staticmethod
@@ -43,8 +47,11 @@ class _Trellis(torch.autograd.Function):
         inputs, rest = Inputs.of(saved[: len(needed)], ctx.terms), saved[len(needed) :]
         if torch.is_grad_enabled():  # a double backward: the gradients themselves must be differentiable
             return None, None, *plain.gradients(ctx.call, inputs, grads, needed)
-        grid, levels = Grid(ctx.call, inputs), len(ctx.call.plan.levels)
-        grid.hidden, grid.memory = list(rest[:levels]), list(rest[levels : 2 * levels])
-        grid.gates = list(rest[2 * levels :])
+        grid = Grid(ctx.call, inputs)
+        count, blocks = len(grid.kept_levels), len(ctx.call.blocks)
+        grid.hidden = dict(zip(grid.kept_levels, rest[:count], strict=True))
+        grid.memory = dict(zip(grid.kept_levels, rest[count : 2 * count], strict=True))
+        gates = rest[2 * count :]
+        grid.gates = {i: list(gates[blocks * i : blocks * (i + 1)]) for i in range(len(gates) // blocks)}
         found = BackwardWalk(grid, grads, Inputs.of(needed, ctx.terms)).run().flat()
         return None, None, *(grad if need else None for grad, need in zip(found, needed, strict=True))

@@ -5,6 +5,7 @@ Shapes: n rows (steps), B sequences, H hidden channels, G gates.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import torch
@@ -22,17 +23,22 @@ TILE = 1 << 22
 
 
 class Grid:
-    """The levels of one call in storage: (context + n, B, H) each, None where a level is all zeros."""
+    """The levels of one call in storage, (context + n, B, H) each, and the gates between them.
+
+    Going up, a level is dropped as soon as the next is computed. For the way down, some levels are kept, at equal
+    distances, and the gates of all layers; the levels between are combined from the gates again, a segment at a time.
+    With `recompute` the gates are not kept either, and a segment is computed again from the level below it.
+    """
 
     def __init__(self, call: Pass, inputs: Inputs) -> None:
         assert isinstance(call.cell, InPlaceCell)
         self.call, self.inputs = call, inputs
-        self.hidden: list[Tensor | None] = []
-        self.memory: list[Tensor | None] = []
-        self.gates: list[Tensor] = []  # (n, B, G*H), one a layer and block, if they are kept
+        self.hidden: dict[int, Tensor | None] = {}  # by level; None: all zeros
+        self.memory: dict[int, Tensor | None] = {}
+        self.gates: dict[int, list[Tensor]] = {}  # by layer: (n, B, G*H), one a block
         self.batch = inputs.batch
         self.gate_widths = [call.cell.gates * (b.channels.stop - b.channels.start) for b in call.blocks]
-        self.activate_, self.differentiate_ = in_place_functions(call.cell, inputs.sources[0].device)
+        self.functions = in_place_functions(call.cell, inputs.sources[0].device)
 
     def empty(self, rows: int, width: int) -> Tensor:
         """Storage for some steps."""
@@ -52,30 +58,76 @@ class Grid:
         for tile in range(count):
             yield tile * rows // count, (tile + 1) * rows // count
 
-    def forward(self, keep_gates: bool) -> Outputs:
-        """Compute every level; keep the gates for the backward walk, or not."""
-        call, wanted = self.call, self.call.plan.wanted
-        scratch = None if keep_gates else [self.empty(self.tile_rows, width) for width in self.gate_widths]
+    @property
+    def kept_levels(self) -> range:
+        """The levels kept for the way down, but for level 0, so far apart that they and a segment need little."""
+        depth = len(self.call.plan.layers)
+        distance = math.ceil(math.sqrt(depth / (1 + self.call.cell.gates / 2 if self.call.recompute else 1)))
+        return range(distance, depth, distance)
+
+    def forward(self, training: bool) -> Outputs:
+        """Compute every level, and keep what the way down needs."""
+        call, scratch = self.call, [self.empty(self.tile_rows, width) for width in self.gate_widths]
+        kept = self.kept_levels if training else ()
+        keep_gates = training and not call.recompute
+        taken = []
         self._open(0)
         for i in range(len(call.plan.layers)):
             self._open(i + 1)
-            self._run_layer(i, scratch)
-        outputs = [self.hidden[level][-wanted:, :, call.output] for level in (*call.aux, -1)]  # type: ignore[index]
-        aux = torch.stack(outputs[:-1]) if call.aux else None
-        y = outputs[-1].clone()
-        if not call.ends:
-            return y, aux, None, None
-        return y, aux, self._state(self.hidden), self._state(self.memory) if call.cell.has_memory else None
+            if keep_gates:
+                self._keep_gates(i)
+            self._run_layer(i, self.gates.get(i), scratch)
+            taken.append(self._take_outputs(i + 1))
+            if i not in kept:
+                del self.hidden[i], self.memory[i]
+        aux, states_h, states_c = ([z for part in taken if (z := part[n]) is not None] for n in (1, 2, 3))
+        y = taken[-1][0]
+        assert y is not None
+        state_h, state_c = (torch.cat(rows) if rows else None for rows in (states_h, states_c))
+        return y, torch.stack(aux) if aux else None, state_h, state_c
 
-    def _state(self, levels: list[Tensor | None]) -> Tensor:
-        return torch.cat([take(level, rows) for level, rows in zip(levels[1:], self.call.ends, strict=True)])  # type: ignore[arg-type]
+    def _take_outputs(self, level: int) -> tuple[Tensor | None, ...]:
+        """What the call returns of a level: y, aux, state h, state c."""
+        call, hidden, memory = self.call, self.hidden[level], self.memory[level]
+        assert hidden is not None
+        output = hidden[-call.plan.wanted :, :, call.output]
+        is_last = level == len(call.plan.layers)
+        ends = call.ends[level - 1] if call.ends else None
+        return (
+            output.clone() if is_last else None,
+            output.clone() if level in call.aux else None,
+            None if ends is None else take(hidden, ends).clone(),
+            None if ends is None or memory is None else take(memory, ends).clone(),
+        )
+
+    def rebuild(self, start: int, stop: int) -> None:
+        """Bring back the levels from `start`, which was kept, up to `stop`, and the gates of the layers between."""
+        if start == 0:
+            self._open(0)
+        for i in range(start, stop):
+            self._open(i + 1)
+            if self.call.recompute:
+                self._keep_gates(i)
+                self._run_layer(i, self.gates[i], [])
+            else:
+                self._run_layer(i, self.gates[i], [], only_combine=True)
+
+    def drop(self, start: int, stop: int) -> None:
+        """Forget what `rebuild` brought back."""
+        for i in range(start, stop):
+            del self.hidden[i + 1], self.memory[i + 1]
+            if self.call.recompute:
+                del self.gates[i]
+
+    def _keep_gates(self, i: int) -> None:
+        self.gates[i] = [self.empty(self.call.plan.layers[i].rows, width) for width in self.gate_widths]
 
     def _open(self, level: int) -> None:
         """Make room for a level and fill in its left context."""
         is_zero = level == 0 and (self.inputs.context_h is None or self.call.first_level == 1)
-        self.hidden.append(None if is_zero else self._with_context(level, self.inputs.context_h))
         without = is_zero or not self.call.cell.has_memory
-        self.memory.append(None if without else self._with_context(level, self.inputs.context_c))
+        self.hidden[level] = None if is_zero else self._with_context(level, self.inputs.context_h)
+        self.memory[level] = None if without else self._with_context(level, self.inputs.context_c)
 
     def _with_context(self, level: int, context: Tensor | None) -> Tensor:
         known, steps = len(self.call.plan.levels[level].context), len(self.call.plan.levels[level].steps)
@@ -85,29 +137,34 @@ class Grid:
             storage[known:] = 0
         return storage
 
-    def _run_layer(self, i: int, scratch: list[Tensor] | None) -> None:
+    def _run_layer(self, i: int, kept: list[Tensor] | None, scratch: list[Tensor], only_combine: bool = False) -> None:
+        """Compute level i+1 and the gates to keep; or only combine it from gates that were kept."""
         rows, alive, mask = self.call.plan.layers[i].rows, self.call.alive[i], self.inputs.mask
-        all_gates = scratch or [self.empty(rows, width) for width in self.gate_widths]
-        if scratch is None:
-            self.gates += all_gates
-        hidden, memory = (None if z[i + 1] is None else z[i + 1][-rows:] for z in (self.hidden, self.memory))  # type: ignore[index]
+        hidden, memory = self.hidden[i + 1], self.memory[i + 1]
         assert hidden is not None
         for tile in self.tiles(i):
-            new_h, new_c = hidden[slice(*tile)], None if memory is None else memory[slice(*tile)]
-            rows_of_tile = slice(tile[1] - tile[0]) if scratch else slice(*tile)
-            for b, gates in enumerate(all_gates):
-                self.run_block(i, b, tile, gates[rows_of_tile], new_h, new_c)
+            new_h = hidden[-rows:][slice(*tile)]
+            new_c = None if memory is None else memory[-rows:][slice(*tile)]
+            for b, block in enumerate(self.call.blocks):
+                gates = scratch[b][: tile[1] - tile[0]] if kept is None else kept[b][slice(*tile)]
+                if not only_combine:
+                    self._sum_products(i, b, tile, gates)
+                function = self.functions.combine_ if only_combine else self.functions.forward_
+                function(
+                    gates.unflatten(-1, (self.call.cell.gates, -1)),
+                    self.memory_before(i, b, tile),
+                    new_h[..., block.channels],
+                    None if new_c is None else new_c[..., block.channels],
+                )
             if mask is not None:
-                new_h *= mask
+                new_h.mul_(mask)
             if alive is not None:
                 new_h[..., alive:] = 0
                 if new_c is not None:
                     new_c[..., alive:] = 0
 
-    def run_block(
-        self, i: int, b: int, tile: tuple[int, int], gates: Tensor, hidden: Tensor, memory: Tensor | None
-    ) -> None:
-        """Compute one block of a tile of layer i: its gates, and its channels of the state."""
+    def _sum_products(self, i: int, b: int, tile: tuple[int, int], gates: Tensor) -> None:
+        """The pre-activations of one block in a tile of layer i."""
         products, started = gates.flatten(0, 1), False
         for w, term in self.call.terms(b) if self.hidden[i] is not None else ():
             self._product(products, self.tap(i, term, tile), self.inputs.weights[w], started)
@@ -119,13 +176,6 @@ class Grid:
             self._product(products, source.flatten(0, 1), self.inputs.input_weight, started)
         elif source is not None:
             gates.add_(source) if started else gates.copy_(source)
-        channels = self.call.blocks[b].channels
-        self.activate_(
-            gates.unflatten(-1, (self.call.cell.gates, -1)),
-            self.memory_before(i, b, tile),
-            hidden[..., channels],
-            None if memory is None else memory[..., channels],
-        )
 
     @staticmethod
     def _product(out: Tensor, matrix: Tensor, weight: Tensor, add: bool) -> None:

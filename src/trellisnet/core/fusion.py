@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -31,19 +31,29 @@ def is_fused(device: torch.device) -> bool:
     return _mode[0] == "always" or (_mode[0] == "auto" and device.type == "cuda" and _has_triton())
 
 
-def in_place_functions(cell: InPlaceCell, device: torch.device) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """The cell's forward (of pre-activations, memory and the two outputs) and backward on that device."""
+class Functions(NamedTuple):
+    """What the engine calls of a cell, on pre-activations or gates (N, G, H)."""
+
+    forward_: Callable[..., None]
+    combine_: Callable[..., None]
+    backward_: Callable[..., None]
+
+
+def in_place_functions(cell: InPlaceCell, device: torch.device) -> Functions:
+    """The cell's functions for tensors on that device."""
     return _functions(cell, is_fused(device))
 
 
 @lru_cache
-def _functions(cell: InPlaceCell, fused: bool) -> tuple[Callable[..., Any], Callable[..., Any]]:
+def _functions(cell: InPlaceCell, fused: bool) -> Functions:
     def forward_(pre: Tensor, *state: Tensor | None) -> None:
         cell.forward_(cell.views(pre), *state)  # type: ignore[arg-type]
 
-    if not fused:
-        return forward_, cell.backward_
-    return torch.compile(forward_, dynamic=True), torch.compile(cell.backward_, dynamic=True)
+    def combine_(gates: Tensor, *state: Tensor | None) -> None:
+        cell.combine_(cell.views(gates), *state)  # type: ignore[arg-type]
+
+    functions = (forward_, combine_, cell.backward_)
+    return Functions(*(torch.compile(f, dynamic=True) if fused else f for f in functions))
 
 
 @lru_cache

@@ -82,7 +82,7 @@ class _Desk:
             like.new_empty(layers, batch, cell.gates * (b.channels.stop - b.channels.start)) for b in call.blocks
         ]
         fused = is_fused(like.device)
-        self.activate_: Callable[..., None] = in_place_functions(cell, like.device)[0] if fused else cell.forward_
+        self.activate_: Callable[..., None] = in_place_functions(cell, like.device).forward_ if fused else cell.forward_
         self.older = [_older_rows(call, tap, like.device) for tap in range(newest)]
         self.layers: list[list[_Block]] = []
         for i in range(layers):
