@@ -19,14 +19,17 @@ Step = Callable[[], object]
 
 
 def interleaved(contestants: Mapping[str, Step], rounds: int) -> dict[str, float]:
-    """Seconds of each contestant: the least disturbed of several rounds in which all take turns."""
-    times: dict[str, list[float]] = {name: [] for name in contestants}
-    for _ in range(rounds + 1):
+    """Seconds of each contestant: its least disturbed step of several rounds in which all take turns of a second."""
+    times = dict.fromkeys(contestants, float("inf"))
+    for step in contestants.values():
+        step()  # warms up
+    for _ in range(rounds):
         for name, step in contestants.items():
-            start = time.perf_counter()
-            step()
-            times[name].append(time.perf_counter() - start)
-    return {name: min(each[1:]) for name, each in times.items()}  # the first round warms up
+            turn = time.perf_counter()
+            while (start := time.perf_counter()) < turn + 1:
+                step()
+                times[name] = min(times[name], time.perf_counter() - start)
+    return times
 
 
 def training_step(name: str, shape: Shape) -> Step:

@@ -79,7 +79,7 @@ def _stream(inputs: int, hidden: int, layers: int) -> Rows:
         "step after 4000": lambda: step(4000),
     }
     with torch.no_grad():
-        seconds = interleaved(contestants, rounds=200)
+        seconds = interleaved(contestants, rounds=5)
         seconds |= interleaved({"plain, 110 steps again": lambda: plain(columns)}, rounds=5)
     return [
         {

@@ -84,12 +84,16 @@ def test_any_depth_with_the_same_weights(cell, depth):
     check(make(cell=cell, dilation=(1, 2)), torch.randn(6, 2, 2), depth=depth)
 
 
+@pytest.mark.parametrize("cell", ["tanh", "relu", "lstm", "gru"])
+@pytest.mark.parametrize("wide", [1, 1000])
 @pytest.mark.parametrize("tiles", [1, 100])
 @pytest.mark.parametrize("options", [{}, {"groups": (2, 4)}, {"kernel_size": 3, "dilation": (2, 3)}])
-def test_tiles_change_nothing(monkeypatch, options, tiles):
+def test_tiles_and_kept_levels_change_nothing(monkeypatch, options, tiles, wide, cell):
     monkeypatch.setattr("trellisnet.core.forward.TILE", tiles)
+    monkeypatch.setattr("trellisnet.core.forward.TILE_ROWS", 1)
+    monkeypatch.setattr("trellisnet.core.forward.WIDE", wide)
     for memory in ("store", "recompute"):
-        check(make(memory=memory, **options), torch.randn(9, 2, 2))
+        check(make(cell=cell, memory=memory, **options), torch.randn(9, 2, 2), depth=7)
 
 
 def test_left_context_reaches_every_level_with_gradients():

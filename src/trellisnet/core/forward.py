@@ -18,8 +18,14 @@ from trellisnet.core.kernel import Term
 from trellisnet.core.plan import part, take
 
 # A CPU computes a layer in tiles of about so many gates: what one operation leaves is still in cache for the next, and
-# the scratch memory is small and used again instead of being fetched from the system in every layer.
-TILE = 1 << 22
+# the scratch memory is small and used again instead of being fetched from the system in every layer. But matrix
+# products want so many rows at least.
+TILE = 1 << 21
+TILE_ROWS = 1024
+
+# In a net of so many channels, combining a level from its gates is nothing beside its products; in a narrower one it
+# shows, so all levels are kept.
+WIDE = 256
 
 
 class Grid:
@@ -49,7 +55,8 @@ class Grid:
         """The steps of a tile."""
         if self.inputs.sources[0].device.type != "cpu":
             return max(layer.rows for layer in self.call.plan.layers)
-        return max(1, TILE // (self.batch * int(sum(self.gate_widths))))
+        rows = max(TILE_ROWS, TILE // int(sum(self.gate_widths)))
+        return max(1, rows // self.batch)
 
     def tiles(self, i: int) -> Iterator[tuple[int, int]]:
         """The steps that layer i computes, cut into tiles."""
@@ -62,7 +69,10 @@ class Grid:
     def kept_levels(self) -> range:
         """The levels kept for the way down, but for level 0, so far apart that they and a segment need little."""
         depth = len(self.call.plan.layers)
-        distance = math.ceil(math.sqrt(depth / (1 + self.call.cell.gates / 2 if self.call.recompute else 1)))
+        if self.call.recompute:  # a segment needs its gates too
+            distance = math.ceil(math.sqrt(depth / (1 + self.call.cell.gates / 2)))
+        else:
+            distance = math.ceil(math.sqrt(depth)) if self.call.width >= WIDE else 1
         return range(distance, depth, distance)
 
     def forward(self, training: bool) -> Outputs:
@@ -105,15 +115,16 @@ class Grid:
         if start == 0:
             self._open(0)
         for i in range(start, stop):
-            self._open(i + 1)
             if self.call.recompute:
+                self._open(i + 1)
                 self._keep_gates(i)
                 self._run_layer(i, self.gates[i], [])
-            else:
+            elif i + 1 not in self.hidden:
+                self._open(i + 1)
                 self._run_layer(i, self.gates[i], [], only_combine=True)
 
     def drop(self, start: int, stop: int) -> None:
-        """Forget what `rebuild` brought back."""
+        """Forget what the layers between needed."""
         for i in range(start, stop):
             del self.hidden[i + 1], self.memory[i + 1]
             if self.call.recompute:
