@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import platform
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from torch import Tensor
 from measure import PEAK_OPERATIONS, interleaved, matrix_peak, peak_memory, products, training_step
 from peers import SHAPES, PlainTrellis, Shape
 from trellisnet import TrellisNet
+from trellisnet.core.cells import LstmCell
+from trellisnet.core.fusion import in_place_functions, set_fusion
 
 CONTESTANTS = ("plain", "store", "recompute", "lstm", "tcn")
 Rows = list[dict[str, Any]]
@@ -93,6 +96,29 @@ def _stream(inputs: int, hidden: int, layers: int) -> Rows:
     ]
 
 
+def fusion() -> Rows:
+    """The element-wise work of an LSTM cell on this CPU: eager in place, and compiled."""
+    rows = []
+    for count, hidden in ((440, 700), (1024, 600), (4032, 130)):
+        gates, grad_gates = torch.randn(2, count, 4, hidden).unbind()
+        states = torch.randn(6, count, hidden).unbind()
+        contestants = {}
+        for mode in ("never", "always"):
+            set_fusion(mode)
+            forward_, _, backward_ = in_place_functions(LstmCell(), gates.device)
+            contestants[f"{mode} forward"] = partial(forward_, gates, *states[:3])
+            contestants[f"{mode} backward"] = partial(
+                backward_, gates, *states[:2], *states[3:5], grad_gates, states[5]
+            )
+        seconds = interleaved(contestants, rounds=2)
+        for way in ("forward", "backward"):
+            eager, compiled = seconds[f"never {way}"], seconds[f"always {way}"]
+            rows.append({"rows x hidden": f"{count} x {hidden}", "cell": way, "eager ms": round(1000 * eager, 3)})
+            rows[-1] |= {"compiled ms": round(1000 * compiled, 3), "speedup": round(eager / compiled, 2)}
+    set_fusion("auto")
+    return rows
+
+
 def show(name: str, rows: Rows) -> None:
     """Print a section as a table."""
     columns = list(rows[0])
@@ -104,7 +130,7 @@ def show(name: str, rows: Rows) -> None:
 
 def main() -> None:
     torch.set_flush_denormal(True)
-    sections = {"training": training, "memory": memory, "streaming": streaming}
+    sections = {"training": training, "memory": memory, "streaming": streaming, "fusion": fusion}
     chosen = sys.argv[1:] or list(sections)
     if unknown := set(chosen) - set(sections):
         sys.exit(f"unknown section {', '.join(sorted(unknown))}: choose from {', '.join(sections)}")

@@ -23,8 +23,8 @@ class CharacterModel(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
         self.embedding = nn.Embedding(len(ALPHABET), 64)
-        self.trellis = TrellisNet(64, width, num_layers=6, output_size=96)
-        self.decoder = nn.Linear(96, len(ALPHABET))
+        self.trellis = TrellisNet(64, width, num_layers=6)
+        self.decoder = nn.Linear(width, len(ALPHABET))
 
     def forward(self, ids: Tensor, state: object = None, depth: int | None = None) -> tuple[Tensor, object]:
         """Scores of the next character after every one of `ids` (T, B), and the state to go on from."""

@@ -1,0 +1,41 @@
+"""The benchmarks compare like with like."""
+
+import pytest
+import torch
+
+from measure import interleaved, products, training_step
+from peers import PIXELS, PlainTrellis, Shape
+from reference import assert_close, gradients
+from trellisnet import TrellisNet
+
+SMALL = Shape("small", 3, 5, 6, 11, 2, tail=4, dilation=(1, 2))
+
+
+def test_plain_peer_is_the_same_network():
+    net = TrellisNet(3, 5, 6, dilation=(1, 2))
+    plain = PlainTrellis(SMALL)
+    for name in ("weight_input", "weight_hidden"):
+        getattr(plain, name).data = getattr(net.kernel, name).data.permute(1, 2, 0).clone()
+    plain.bias.data = net.kernel.bias.data.clone()
+    x = torch.randn(11, 2, 3, requires_grad=True)
+    y, expected = net(x)[0], plain(x.permute(1, 2, 0)).permute(2, 0, 1)
+    assert_close(y, expected)
+    assert_close(gradients(y, x), gradients(expected, x))
+
+
+@pytest.mark.parametrize("name", ["plain", "store", "recompute", "lstm", "tcn"])
+def test_every_contestant_takes_a_training_step(name):
+    training_step(name, SMALL)()
+
+
+def test_turns_are_taken_and_the_best_is_kept():
+    calls = []
+    times = interleaved({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, rounds=1)
+    assert set(times) == {"a", "b"}
+    assert all(0 < each < 1 for each in times.values())
+    assert calls[:2] == ["a", "b"]
+
+
+def test_products_of_the_pixel_shape():
+    rows = 64 * 787  # of the layers that have something below them
+    assert products(PIXELS) == pytest.approx(12 * rows * 130 * 520, rel=0.02)
