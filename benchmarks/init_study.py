@@ -44,7 +44,7 @@ def paper(net: TrellisNet) -> None:
 
 STARTS: dict[str, Start] = {
     "paper: N(0, 0.01)": paper,
-    **{f"U(+-{s}/sqrt(H)), forget bias {f:g}": uniform(s, f) for s in (0.35, 0.7, 1.0) for f in (0.0, 1.0)},
+    **{f"U(+-{s}/sqrt(H)), forget bias {f:g}": uniform(s, f) for s in (0.35, 0.7, 1.0, 1.4, 2.0) for f in (0.0, 1.0)},
 }
 
 

@@ -71,6 +71,26 @@ def test_parameters_of_a_users_cell_are_trained():
     assert net.cell.scale.grad.abs().min() > 0
 
 
+@pytest.mark.parametrize("result", [lambda h: h, lambda h: (h, None), lambda h: (h[..., :1], h), lambda h: (h, h[:1])])
+def test_what_a_users_cell_returns_is_checked(result):
+    class Wrong(Cell):
+        gates, has_memory = 1, True
+
+        def __call__(self, pre, memory):
+            return result(pre.squeeze(-2))
+
+    with pytest.raises(ValueError, match=r"cell Wrong must return a pair.*\(5, 2, 4\)"):
+        TrellisNet(2, 4, num_layers=3, cell=Wrong())(torch.randn(5, 2, 2))
+
+
+def test_gate_biases_are_checked():
+    class Wrong(Scaled):
+        gate_biases = (0.0, 1.0)
+
+    with pytest.raises(ValueError, match="gate_biases must have 1 values"):
+        TrellisNet(2, 4, num_layers=3, cell=Wrong(4))
+
+
 def test_a_cell_without_call_says_so():
     class Empty(Cell):
         gates, has_memory = 1, False

@@ -205,3 +205,67 @@ assert torch.tensor([1e-310], dtype=torch.float64).mul(1.0).item() != 0
 assert not any(name.startswith(("hypothesis", "pytorch_tcn", "torch._inductor.codecache")) for name in sys.modules)
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+@pytest.mark.parametrize(
+    "options", [{"inject_every": 2}, {"groups": (2, 3)}, {}, {"cell": "gru", "bias": False}], ids=str
+)
+def test_differentiable_gradients_are_the_same_gradients(options):
+    net = TrellisNet(3, 5, 4, **options)
+    x = torch.randn(6, 2, 3, requires_grad=True)
+    y, _ = net(x, net(x)[1])
+    tensors = [x, *net.parameters()]
+    expected = torch.autograd.grad(y.sum(), tensors, retain_graph=True)
+    assert_close(torch.autograd.grad(y.sum(), tensors, create_graph=True), expected)
+
+
+def test_batched_gradients():
+    net = TrellisNet(3, 5, 4)
+    x = torch.randn(6, 2, 3)
+    rows = torch.autograd.functional.jacobian(lambda z: net(z, tail=1)[0], x)
+    assert_close(torch.autograd.functional.jacobian(lambda z: net(z, tail=1)[0], x, vectorize=True), rows)
+
+
+def test_plans_made_in_inference_mode_serve_training():
+    net = TrellisNet(3, 5, 6, dilation=(1, 1, 2, 4, 8))
+    x = torch.randn(19, 2, 3)
+    with torch.inference_mode():
+        net(x, tail=1)
+        _, state = net(x[:1], net(x)[1])
+        net(x[:1], state)
+    with torch.no_grad():
+        net(x[:1], net(x)[1])
+    net(x.requires_grad_(), tail=1)[0].sum().backward()
+    assert x.grad.abs().sum() > 0
+
+
+def test_without_gradients_nothing_is_kept(monkeypatch):
+    kept = []
+    monkeypatch.setattr("trellisnet.core.forward.Grid._keep_gates", lambda *_: kept.append(1))
+    net = TrellisNet(3, 5, 6)
+    for context in (torch.no_grad(), torch.inference_mode()):
+        with context:
+            net(torch.randn(9, 2, 3))
+    assert not kept
+
+
+def test_a_state_goes_through_export_and_vmap():
+    net = TrellisNet(3, 5, 4).eval()
+    x = torch.randn(6, 2, 3)
+    with torch.no_grad():
+        _, state = net(x)
+    exported = torch.export.export(net, (x, state))
+    again, after = exported.module()(x, state)
+    expected, expected_state = net(x, state)
+    assert_close(
+        (again, after.h, after.c, after.x), (expected, expected_state.h, expected_state.c, expected_state.x), 1e-12
+    )
+    _, states = torch.func.vmap(net)(torch.stack([x, 2 * x]))
+    assert_close(states.h[0], state.h, 1e-12)
+
+
+def test_shapes_on_the_meta_device():
+    net = TrellisNet(3, 5, 4, device="meta")
+    y, state = net(torch.empty(6, 2, 3, device="meta"))
+    assert y.shape == (6, 2, 5)
+    assert state.h.is_meta

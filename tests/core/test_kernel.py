@@ -66,6 +66,24 @@ def test_densify_is_equal_and_dense(options):
     assert dense.output_size == 2
 
 
+@pytest.mark.parametrize("options", [{}, {"groups": (8, 8)}], ids=str)
+def test_a_row_that_loses_all_its_weights_is_zero_and_harmless(options):
+    net = TrellisNet(1, 16, 4, weight_norm=True, weight_dropout=0.5, drop_all_taps=True, **options)
+    empty = 0
+    for _ in range(5):
+        y, _ = net(torch.randn(5, 2, 1))
+        empty += net.kernel.materialise(torch.float64).input.eq(0).all(2).all(0).sum().item()
+        y.square().sum().backward()
+    assert empty
+    assert all(p.grad.isfinite().all() for p in net.parameters())
+
+
+def test_densify_does_not_bake_in_a_mask():
+    net = TrellisNet(3, 6, 4, groups=(2, 4), weight_dropout=0.5)
+    x = torch.randn(5, 2, 3)
+    assert_close(net.densify().eval()(x)[0], net.eval()(x)[0], 1e-12)
+
+
 def test_a_pass_materialises_the_kernel_once(monkeypatch):
     net = TrellisNet(3, 4, 20, weight_norm=True, weight_dropout=0.1)
     calls = []

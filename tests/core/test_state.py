@@ -137,3 +137,21 @@ def test_bad_pairs_are_named():
         TrellisState(torch.zeros(2, 5), torch.zeros(3, 5))
     with pytest.raises(TypeError, match="state c"):
         TrellisState(torch.zeros(2, 5), 0.0)
+
+
+def test_a_state_keeps_nothing_of_the_callers_memory():
+    net = make({})
+    x = torch.randn(8, 1, 2)
+    expected, _ = net(x)
+    for grad in (True, False):
+        buffer, state, outputs = torch.empty(1, 1, 2), None, []
+        with torch.set_grad_enabled(grad):
+            for step in x:
+                buffer.copy_(step)
+                y, state = net(buffer.clone() if grad else buffer, state)
+                outputs.append(y)
+        assert_close(torch.cat(outputs), expected, 1e-12)
+    chunk = x.clone()
+    _, state = net(chunk)
+    chunk.zero_()
+    assert_close(state.x, x[-1:], 0.0)

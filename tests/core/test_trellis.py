@@ -152,6 +152,21 @@ def test_aux_outputs_are_those_of_every_nth_level():
     assert_close(gradients(aux, x), gradients(hidden[[3, 6]][..., -2:], x))
 
 
+def test_aux_of_a_depth_without_aux_levels_is_empty():
+    net = make(aux_every=3)
+    y, _, aux = net(torch.randn(5, 2, 2), aux=True, depth=2)
+    assert aux.shape == (0, *y.shape)
+    net.aux_every = 1  # and settings may change between calls
+    assert len(net(torch.randn(5, 2, 2), aux=True, depth=2)[2]) == 2
+
+
+def test_numpy_integers_are_integers():
+    numpy = pytest.importorskip("numpy")
+    net = TrellisNet(numpy.int64(2), 6, numpy.int32(3), dilation=numpy.int64(2))
+    y, _ = net(torch.randn(5, 2, 2), lengths=numpy.array([5, 3]))
+    assert y[3:, 1].eq(0).all()
+
+
 def test_input_forms_are_those_of_lstm():
     lstm = nn.LSTM(2, 6, batch_first=True)
     net = make(batch_first=True, aux_every=2)
@@ -324,6 +339,8 @@ BAD_OPTIONS = [
     ({"aux_every": 0}, ValueError, "aux_every"),
     ({"groups": [2, 3]}, ValueError, "groups.*6.*5"),
     ({"groups": [6, 0]}, ValueError, r"groups\[1\]"),
+    ({"groups": [2, 4], "staggered": [4, 2]}, ValueError, "staggered"),
+    ({"groups": [1, 1, 1, 1, 2]}, ValueError, "num_layers must be at least 5.*4"),
     ({"memory": "disk"}, ValueError, "memory.*'disk'"),
     ({"init": "zeros"}, ValueError, "init"),
 ]
@@ -363,7 +380,9 @@ def bad_calls():
         ((x,), {"lengths": [5, 6, 1]}, ValueError, r"lengths\[1\].*6"),
         ((x,), {"lengths": [5, 0, 1]}, ValueError, r"lengths\[1\].*0"),
         ((x,), {"lengths": [5, 1]}, ValueError, "3 integers"),
-        ((x,), {"lengths": [5.0, 1.0, 1.0]}, ValueError, "integers"),
+        ((x,), {"lengths": [5.0, 1.0, 1.0]}, TypeError, "integers"),
+        ((x,), {"lengths": 3}, TypeError, "lengths must be 3 integers"),
+        ((x, make(groups=(2, 4))(x)[1]), {}, ValueError, "inputs of shape None"),
         ((pack_sequence([x[:, 0]]),), {"lengths": [5]}, ValueError, "PackedSequence"),
         ((x,), {"tail": 6}, ValueError, "tail.*5.*6"),
         ((x,), {"tail": 0}, ValueError, "tail"),
@@ -373,10 +392,10 @@ def bad_calls():
     ]
 
 
-@pytest.mark.parametrize("number", range(26))
+@pytest.mark.parametrize("number", range(28))
 def test_bad_calls_are_named(number):
     calls = bad_calls()
-    assert len(calls) == 26
+    assert len(calls) == 28
     args, options, error, message = calls[number]
     with pytest.raises(error, match=message):
         make()(*args, **options)

@@ -234,6 +234,8 @@ def make_cell(cell: str | Cell) -> Cell:
             raise ValueError(f"cell.gates must be a positive integer, got {getattr(cell, 'gates', None)!r}")
         if not isinstance(getattr(cell, "has_memory", None), bool):
             raise ValueError(f"cell.has_memory must be True or False, got {getattr(cell, 'has_memory', None)!r}")
+        if cell.gate_biases is not None and len(cell.gate_biases) != cell.gates:
+            raise ValueError(f"cell.gate_biases must have {cell.gates} values, one a gate, got {cell.gate_biases}")
         return cell
     if not isinstance(cell, str):
         raise TypeError(f"cell must be a name or a Cell, got {cell!r}")

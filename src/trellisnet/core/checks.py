@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Sequence
 
 
 def positive_int(name: str, value: object, minimum: int = 1) -> int:
     """Return `value` if it is an integer of at least `minimum`."""
-    if not isinstance(value, int) or isinstance(value, bool):
+    try:
+        number = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        number = None
+    if number is None or isinstance(value, bool):
         raise TypeError(f"{name} must be an integer >= {minimum}, got {value!r}")
-    if value < minimum:
+    if number < minimum:
         raise ValueError(f"{name} must be an integer >= {minimum}, got {value}")
-    return value
+    return number
 
 
 def positive_ints(name: str, values: object) -> tuple[int, ...]:
     """Return an integer or a sequence of integers, each at least 1, as a tuple."""
-    if isinstance(values, int):
+    if hasattr(values, "__index__"):
         return (positive_int(name, values),)
     if not isinstance(values, Sequence) or isinstance(values, str):
         raise TypeError(f"{name} must be an integer or a sequence of integers, got {values!r}")

@@ -19,19 +19,16 @@ def run(call: Pass, inputs: Inputs) -> Outputs:
         return plain.run(call, inputs)
     if step.is_possible(call):
         return step.run(call, inputs)
-    outputs: Outputs = _Trellis.apply(call, len(inputs.weights), *inputs.flat())  # type: ignore[no-untyped-call]
+    outputs: Outputs = _Trellis.apply(call, len(inputs.weights), torch.is_grad_enabled(), *inputs.flat())  # type: ignore[no-untyped-call]
     return outputs
 
 
 class _Trellis(torch.autograd.Function):
-    """Keeps the gates for the backward pass (an LSTM: four floats a hidden unit and cell) and a few levels.
-
-    With `recompute`, it keeps only the few levels.
-    """
+    """Keeps for the backward pass what `Grid` says: the gates and some levels, or only levels."""
 
     @staticmethod
-    def forward(ctx: Any, call: Pass, terms: int, *flat: Tensor | None) -> Outputs:
-        training = any(ctx.needs_input_grad)
+    def forward(ctx: Any, call: Pass, terms: int, grad_enabled: bool, *flat: Tensor | None) -> Outputs:
+        training = grad_enabled and any(ctx.needs_input_grad)
         grid = Grid(call, Inputs.of(flat, terms))
         outputs = grid.forward(training)
         if training:
@@ -43,10 +40,11 @@ class _Trellis(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-        needed, saved = ctx.needs_input_grad[2:], ctx.saved_tensors
+        needed, saved = ctx.needs_input_grad[3:], ctx.saved_tensors
         inputs, rest = Inputs.of(saved[: len(needed)], ctx.terms), saved[len(needed) :]
-        if torch.is_grad_enabled():  # a double backward: the gradients themselves must be differentiable
-            return None, None, *plain.gradients(ctx.call, inputs, grads, needed)
+        # the gradients must be differentiable, or come in batches
+        if torch.is_grad_enabled() or any(plain.is_batched(grad) for grad in grads):
+            return None, None, None, *plain.gradients(ctx.call, inputs, grads, needed)
         grid = Grid(ctx.call, inputs)
         count, blocks = len(grid.kept_levels), len(ctx.call.blocks)
         grid.hidden = dict(zip(grid.kept_levels, rest[:count], strict=True))
@@ -54,4 +52,4 @@ class _Trellis(torch.autograd.Function):
         gates = rest[2 * count :]
         grid.gates = {i: list(gates[blocks * i : blocks * (i + 1)]) for i in range(len(gates) // blocks)}
         found = BackwardWalk(grid, grads, Inputs.of(needed, ctx.terms)).run().flat()
-        return None, None, *(grad if need else None for grad, need in zip(found, needed, strict=True))
+        return None, None, None, *(grad if need else None for grad, need in zip(found, needed, strict=True))

@@ -63,9 +63,10 @@ class History:
             raise ValueError(
                 f"state has {state.spans} context rows a level, but this net keeps {spans}: another net's?"
             )
-        expected = (self.input_span, batch, self.input_size)
-        if state.x is not None and state.x.shape != expected:
-            raise ValueError(f"state has inputs of shape {tuple(state.x.shape)}, but this net keeps {expected}")
+        expected = (self.input_span, batch, self.input_size) if self.input_span else None
+        inputs = None if state.x is None else tuple(state.x.shape)
+        if inputs != expected and (len(state.spans) > 1 or inputs is not None):
+            raise ValueError(f"state has inputs of shape {inputs}, but this net keeps {expected}: another net's?")
         if state.h.device != x.device:
             raise ValueError(f"state must be on the device of x, {x.device}, got {state.h.device}")
         return state if state.h.dtype == x.dtype else state.to(x.dtype)
@@ -95,7 +96,7 @@ class History:
 
         def end(before: Tensor, now: Tensor) -> Tensor:
             if lengths is None and len(before) <= steps:
-                return now[steps - len(before) :]
+                return now[steps - len(before) :].clone()  # not a view: the caller may reuse the input's memory
             return take(torch.cat([before, now]), self._end(len(before), steps, lengths, x.device))
 
         last_x = None

@@ -99,17 +99,19 @@ class Kernel(nn.Module):
         """The biases, one a block; none for a kernel without."""
         return [getattr(self, name) for name in self.bias_names]
 
-    def _weight(self, name: str, older_taps: int) -> Tensor:
+    def _weight(self, name: str, older_taps: int, dropped: bool) -> Tensor:
         """The weight (taps, G*H, channels) under DropConnect, which by default acts on the older taps only."""
-        if not (self.training and self.weight_dropout):
+        if not (dropped and self.training and self.weight_dropout):
             weight: Tensor = getattr(self, name)
             return weight
         if not parametrize.is_parametrized(self, name):
             return self._drop(getattr(self, name), older_taps)
         # with weight norm, the direction is dropped before it is normalised, as the authors do
         norm: Any = self.get_submodule(f"parametrizations.{name}")
-        dropped: Tensor = norm[0](norm.original0, self._drop(norm.original1, older_taps))
-        return dropped
+        direction = self._drop(norm.original1, older_taps)
+        empty = direction.eq(0).all(dim=2, keepdim=True).all(dim=0, keepdim=True)
+        weight = norm[0](norm.original0, torch.where(empty, 1, direction))
+        return torch.where(empty, 0, weight)  # a row that lost all its weights has no direction
 
     def _drop(self, weight: Tensor, older_taps: int) -> Tensor:
         if self.drop_all_taps:
@@ -117,18 +119,18 @@ class Kernel(nn.Module):
         older, newest = weight[:older_taps], weight[older_taps:]
         return torch.cat([F.dropout(older, self.weight_dropout), newest])
 
-    def _weights(self) -> tuple[list[Tensor], Tensor]:
+    def _weights(self, dropped: bool) -> tuple[list[Tensor], Tensor]:
         raise NotImplementedError
 
-    def materialise(self, dtype: torch.dtype) -> Weights:
+    def materialise(self, dtype: torch.dtype, dropped: bool = True) -> Weights:
         """The weights of one pass: normalised, dropped and cast once, whatever the number of layers."""
-        terms, input_weight = self._weights()
+        terms, input_weight = self._weights(dropped)
         weights = Weights(terms, input_weight, list(self.bias_parameters()) or [None] * len(self.blocks))
         return weights if dtype == input_weight.dtype else weights.to(dtype)
 
-    def dense_weights(self) -> tuple[Tensor, Tensor, Tensor | None]:
+    def dense_weights(self, dropped: bool = True) -> tuple[Tensor, Tensor, Tensor | None]:
         """The kernel written out as dense weights (K, G*H, C), (K, G*H, H) and a bias (G*H)."""
-        weights = self.materialise(self.dtype)
+        weights = self.materialise(self.dtype, dropped)
         width = self.blocks[-1].channels.stop
         hidden = weights.input.new_zeros(self.taps, self.gates, width, width)
         inputs = weights.input.new_zeros(self.taps, self.gates, width, weights.input.shape[-1])
@@ -148,9 +150,10 @@ class Kernel(nn.Module):
     def dtype(self) -> torch.dtype:
         """The dtype of the weights."""
         name = self.weight_names[0]
-        owner: Any = self.get_submodule(f"parametrizations.{name}") if parametrize.is_parametrized(self, name) else self
-        parameter: Tensor = getattr(owner, name if owner is self else "original0")
-        return parameter.dtype
+        if not parametrize.is_parametrized(self, name):
+            weight: Tensor = getattr(self, name)
+            return weight.dtype
+        return next(self.get_submodule(f"parametrizations.{name}").parameters()).dtype
 
     def extra_repr(self) -> str:
         drop = f", weight_dropout={self.weight_dropout}" if self.weight_dropout else ""
@@ -188,9 +191,10 @@ class DenseKernel(Kernel):
         if weight_norm:
             self._normalise()
 
-    def _weights(self) -> tuple[list[Tensor], Tensor]:
-        older = self.input_taps - 1
-        return list(self._weight("weight_hidden", older).unbind()), self._weight("weight_input", older)
+    def _weights(self, dropped: bool) -> tuple[list[Tensor], Tensor]:
+        older = self.taps - 1
+        hidden = self._weight("weight_hidden", older, dropped)
+        return list(hidden.unbind()), self._weight("weight_input", older, dropped)
 
 
 class MixedGroupKernel(Kernel):
@@ -231,10 +235,10 @@ class MixedGroupKernel(Kernel):
         if weight_norm:
             self._normalise()
 
-    def _weights(self) -> tuple[list[Tensor], Tensor]:
+    def _weights(self, dropped: bool) -> tuple[list[Tensor], Tensor]:
         terms: list[Tensor] = []
-        for i, block in enumerate(self.blocks):
-            terms += self._weight(f"weight_past_{i}", older_taps=len(block.terms)).unbind()
+        for i in range(len(self.blocks)):
+            terms += self._weight(f"weight_past_{i}", self.taps - 1, dropped).unbind()
             if i:
-                terms += self._weight(f"weight_below_{i}", older_taps=0).unbind()
-        return terms, self._weight("weight_below_0", older_taps=0)
+                terms += self._weight(f"weight_below_{i}", 0, dropped).unbind()
+        return terms, self._weight("weight_below_0", 0, dropped)

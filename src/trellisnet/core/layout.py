@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import index
 
 import torch
 from torch import Tensor
@@ -87,9 +88,12 @@ def read_batch(
 def _check_lengths(lengths: Sequence[int] | Tensor | None, steps: int, batch: int) -> tuple[int, ...] | None:
     if lengths is None:
         return None
-    values = lengths.tolist() if isinstance(lengths, Tensor) else list(lengths)
-    if not isinstance(values, list) or len(values) != batch or not all(isinstance(n, int) for n in values):
-        raise ValueError(f"lengths must be {batch} integers, one a sequence, got {values}")
+    try:
+        values = [index(n) for n in (lengths.tolist() if isinstance(lengths, Tensor) else lengths)]
+    except TypeError:
+        raise TypeError(f"lengths must be {batch} integers, one a sequence, got {lengths!r}") from None
+    if len(values) != batch:
+        raise ValueError(f"lengths must be {batch} integers, one a sequence, got {len(values)}")
     for row, n in enumerate(values):
         if not 1 <= n <= steps:
             raise ValueError(f"lengths[{row}] must lie in 1 .. {steps} (the steps of x), got {n}")

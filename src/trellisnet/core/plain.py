@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from trellisnet.core.call import Inputs, Outputs, Pass
-from trellisnet.core.cells import InPlaceCell
+from trellisnet.core.cells import Cell, InPlaceCell
 from trellisnet.core.plan import take
 
 
@@ -19,9 +19,20 @@ def is_needed(call: Pass) -> bool:
         not isinstance(call.cell, InPlaceCell)
         or torch.compiler.is_compiling()
         or torch._C._get_tracing_state() is not None
-        or torch._C._functorch.maybe_current_level() is not None
+        or is_transformed()
         or torch.autograd.forward_ad._current_level >= 0
     )
+
+
+def is_transformed() -> bool:
+    """Whether a transformation of `torch.func` is at work."""
+    return torch._C._functorch.maybe_current_level() is not None
+
+
+def is_batched(tensor: Tensor | None) -> bool:
+    """Whether a tensor stands for a batch of tensors, as with `is_grads_batched`."""
+    functorch = torch._C._functorch
+    return tensor is not None and (functorch.is_batchedtensor(tensor) or functorch.is_legacy_batchedtensor(tensor))
 
 
 def run(call: Pass, inputs: Inputs) -> Outputs:
@@ -35,7 +46,7 @@ def run(call: Pass, inputs: Inputs) -> Outputs:
             for w, term in call.terms(b):
                 pre = pre + take(hidden[i], layer.taps[term.tap])[..., term.channels] @ inputs.weights[w].t()
             before = take(memory[i], layer.memory)[..., block.channels] if call.cell.has_memory else None
-            parts.append(call.cell(pre.unflatten(-1, (call.cell.gates, -1)), before))
+            parts.append(_run_cell(call.cell, pre.unflatten(-1, (call.cell.gates, -1)), before))
         h = torch.cat([part[0] for part in parts], -1)
         h = h if inputs.mask is None else h * inputs.mask
         c = torch.cat([part[1] for part in parts], -1) if call.cell.has_memory else h  # type: ignore[misc]
@@ -49,6 +60,19 @@ def run(call: Pass, inputs: Inputs) -> Outputs:
         return y, aux, None, None
     states = [torch.cat([take(z, rows) for z, rows in zip(zs[1:], call.ends, strict=True)]) for zs in (hidden, memory)]
     return y, aux, states[0], states[1] if call.cell.has_memory else None
+
+
+def _run_cell(cell: Cell, pre: Tensor, before: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """Run a cell that may be the user's own, and check what it returns."""
+    result = cell(pre, before)
+    expected = (*pre.shape[:-2], pre.shape[-1])
+    fits = isinstance(result, tuple) and len(result) == 2 and getattr(result[0], "shape", None) == expected
+    if not fits or (cell.has_memory and getattr(result[1], "shape", None) != expected):
+        memory = "a memory" if cell.has_memory else "None"
+        raise ValueError(
+            f"cell {type(cell).__name__} must return a pair: a hidden state of shape {expected} and {memory}"
+        )
+    return result
 
 
 def _level(call: Pass, inputs: Inputs, level: int, context: Tensor | None, computed: Tensor | None = None) -> Tensor:
@@ -79,16 +103,18 @@ def _source(call: Pass, inputs: Inputs, i: int, b: int) -> Tensor:
 def gradients(
     call: Pass, inputs: Inputs, grads: tuple[Tensor | None, ...], needed: tuple[bool, ...]
 ) -> tuple[Tensor | None, ...]:
-    """The gradients of the inputs that are needed, as differentiable functions of inputs and output gradients."""
-    outputs = run(call, inputs)
-    flat = inputs.flat()
-    asked = [tensor for tensor, need in zip(flat, needed, strict=True) if need and tensor is not None]
-    pairs = [(out, grad) for out, grad in zip(outputs, grads, strict=True) if out is not None and grad is not None]
-    found = iter(
-        torch.autograd.grad(
-            [out for out, _ in pairs], asked, [grad for _, grad in pairs], create_graph=True, allow_unused=True
+    """The gradients of the inputs that are needed: differentiable, if gradients are enabled."""
+    create_graph = torch.is_grad_enabled()
+    with torch.enable_grad():
+        # aliases: one input may have been computed from another, and only what flows through this call may count
+        flat = tuple(
+            z.view_as(z) if need and z is not None else z for z, need in zip(inputs.flat(), needed, strict=True)
         )
-    )
+        outputs = run(call, Inputs.of(flat, len(inputs.weights)))
+    asked = [z for z, need in zip(flat, needed, strict=True) if need and z is not None]
+    pairs = [(out, grad) for out, grad in zip(outputs, grads, strict=True) if out is not None and grad is not None]
+    ends, starts = [out for out, _ in pairs], [grad for _, grad in pairs]
+    found = iter(torch.autograd.grad(ends, asked, starts, create_graph=create_graph, allow_unused=True))
     return tuple(
         next(found) if need and tensor is not None else None for tensor, need in zip(flat, needed, strict=True)
     )

@@ -65,7 +65,8 @@ def as_rows(rows: Sequence[int], device: torch.device | str | None = None) -> Ro
     first, count = rows[0], len(rows)
     if isinstance(rows, range) or all(row == first + i for i, row in enumerate(rows)):
         return slice(first, first + count)
-    return torch.tensor(rows, device=device)
+    with torch.inference_mode(False):  # plans are remembered, and may serve training later
+        return torch.tensor(rows, device=device)
 
 
 def take(storage: Tensor, rows: Rows) -> Tensor:

@@ -16,7 +16,7 @@ def dtypes_for(x: Tensor, own: torch.dtype) -> tuple[torch.dtype, torch.dtype]:
     CPU that announces bfloat16 products can execute them.
     """
     device = x.device.type
-    if torch.is_autocast_enabled(device):
+    if _autocast_is_on(device):
         own = torch.get_autocast_dtype(device)
     elif x.dtype != own:
         raise ValueError(f"x must have the dtype of the net, {own}, got {x.dtype}")
@@ -26,4 +26,8 @@ def dtypes_for(x: Tensor, own: torch.dtype) -> tuple[torch.dtype, torch.dtype]:
 
 def without_autocast(device: str) -> AbstractContextManager[Any]:
     """Switch autocast off, where it is on: the casts are made by hand."""
-    return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()
+    return torch.autocast(device, enabled=False) if _autocast_is_on(device) else nullcontext()
+
+
+def _autocast_is_on(device: str) -> bool:
+    return torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)

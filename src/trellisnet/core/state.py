@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import GetAttrKey, register_pytree_node
 
 from trellisnet.core.cache import remembered
 from trellisnet.core.plan import Plan
@@ -70,13 +72,14 @@ class TrellisState:
         """The same state, cut from the graph: truncated back-propagation through time."""
         return self._map(Tensor.detach)
 
-    def to(self, target: torch.device | torch.dtype | str) -> TrellisState:
-        """The same state on another device or in another dtype."""
-        return self._map(lambda tensor: tensor.to(target))
+    def to(self, *args: Any, **kwargs: Any) -> TrellisState:
+        """The same state on another device or in another dtype; arguments as those of `Tensor.to`."""
+        return self._map(lambda tensor: tensor.to(*args, **kwargs))
 
     def select(self, rows: Sequence[int] | Tensor) -> TrellisState:
         """The state of some of the sequences, in the order given: to drop, repeat or reorder batch rows."""
         index = torch.as_tensor(rows, device=self.h.device)
+        index = index if index.numel() else index.long()
         if index.dim() != 1 or index.dtype not in (torch.int64, torch.int32, torch.bool):
             raise ValueError(f"rows must be a list of batch rows or a mask, got {rows!r}")
         if index.dtype == torch.bool:
@@ -114,3 +117,28 @@ def _context_rows(plan: Plan, spans: tuple[int, ...]) -> Sequence[int]:
         known = min(i, len(spans) - 1)
         rows.extend(starts[known] + max(0, spans[known] + step) for step in plan.levels[i].context)
     return range(len(rows)) if rows == list(range(len(rows))) else rows
+
+
+def _flatten(state: TrellisState) -> tuple[list[Any], tuple[int, ...]]:
+    return [state.h, state.c, state.x], state.spans
+
+
+def _unflatten(leaves: Iterable[Any], spans: tuple[int, ...]) -> TrellisState:
+    state = object.__new__(TrellisState)  # tracers put things in that are no tensors
+    for name, value in zip(("h", "c", "x", "spans"), (*leaves, spans), strict=True):
+        object.__setattr__(state, name, value)
+    return state
+
+
+def _flatten_with_keys(state: TrellisState) -> tuple[list[Any], tuple[int, ...]]:
+    return [(GetAttrKey(name), getattr(state, name)) for name in ("h", "c", "x")], state.spans
+
+
+# so that a state can go in and out of `torch.export`, `torch.func.vmap` and `torch.compile`
+register_pytree_node(
+    TrellisState,
+    _flatten,
+    _unflatten,
+    serialized_type_name="trellisnet.TrellisState",
+    flatten_with_keys_fn=_flatten_with_keys,
+)

@@ -176,4 +176,5 @@ def _shifted_rows(plan: Plan, first_level: int, has_context: bool, device: torch
     for i, span in enumerate(spans[1:]):
         rows += [*range(start + 1, start + span), total + i]
         start += span
-    return torch.tensor(rows, device=device)
+    with torch.inference_mode(False):  # remembered, and may serve outside of it
+        return torch.tensor(rows, device=device)

@@ -45,7 +45,8 @@ class TrellisNet(nn.Module):
             the present of group l-1, and is zero in the first l-1 layers, as in the proof of theorem 1.
         staggered: sizes of channel groups of which group l is zero in the first l-1 layers; follows from `groups`.
             With a dense kernel, it is what `densify` leaves behind of them.
-        memory: what the backward pass needs is stored ("store"), or computed again from h and c ("recompute").
+        memory: what the backward pass needs is stored ("store"), or computed again from h and c of a few layers
+            ("recompute").
         init: "uniform", which trains best from scratch, or "paper", the authors' N(0, 0.01).
 
     >>> net = TrellisNet(3, 16, num_layers=8)
@@ -96,6 +97,11 @@ class TrellisNet(nn.Module):
         self.aux_every = None if aux_every is None else positive_int("aux_every", aux_every)
         self.groups = None if groups is None else self._check_groups("groups", groups)
         self.staggered = self.groups if staggered is None else self._check_groups("staggered", staggered)
+        if self.groups is not None and self.staggered != self.groups:
+            raise ValueError(f"staggered follows from groups: expected {self.groups} or None, got {staggered}")
+        if self.staggered is not None and num_layers < len(self.staggered):
+            reach = f"the last of {len(self.staggered)} groups is zero in the layers before its own"
+            raise ValueError(f"num_layers must be at least {len(self.staggered)}, because {reach}, got {num_layers}")
         self.memory = one_of("memory", memory, ("store", "recompute"))
         self.init = one_of("init", init, ("uniform", "paper"))
         options: dict[str, Any] = {
@@ -149,7 +155,7 @@ class TrellisNet(nn.Module):
 
     def densify(self) -> TrellisNet:
         """An equal net with a dense kernel, in which training can go on without the constraint of the groups."""
-        inputs, hidden, bias = self.kernel.dense_weights()
+        inputs, hidden, bias = self.kernel.dense_weights(dropped=False)
         net = TrellisNet(
             self.input_size,
             self.hidden_size,
@@ -228,7 +234,10 @@ class TrellisNet(nn.Module):
                 return take(output, picked)
             return output if padding is None or tail is not None else output.masked_fill(padding, 0)
 
-        outputs = [finish(y)] if aux_y is None else [finish(y), torch.stack([finish(level) for level in aux_y])]
+        outputs = [finish(y)]
+        if aux:
+            levels = [] if aux_y is None else [finish(level) for level in aux_y]
+            outputs.append(torch.stack(levels) if levels else outputs[0].new_empty(0, *outputs[0].shape))
         results = [batch.restore(output, whole=tail is None) for output in outputs]
         return results[0], after, *results[1:]
 
@@ -236,10 +245,11 @@ class TrellisNet(nn.Module):
         self, plan: Plan, first_level: int, lengths: tuple[int, ...] | None, aux: bool, device: torch.device
     ) -> Pass:
         """The call as the engine sees it, remembered for the next call of the same shape."""
-        key = (plan, first_level, aux, self.memory)
+        settings = (self.memory, self.inject_every, self.aux_every, self.output_size)
+        key = (plan, first_level, aux, *settings)
         cached = lengths is None and not torch.compiler.is_compiling()
-        if cached and key in self._described:
-            return self._described[key]
+        if cached and (known := self._described.get(key)) is not None:
+            return known
         depth, groups = len(plan.layers), self.staggered or ()
         every = self.aux_every if aux and self.aux_every else depth + 1
         table, recipes = plan_sources(plan, self.kernel, self.history.input_span, self.inject_every, device)
