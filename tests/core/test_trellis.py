@@ -308,7 +308,8 @@ def test_paper_initialisation_and_default():
     for parameter in paper.parameters():
         assert 0.008 < parameter.std().item() < 0.012
     net = TrellisNet(50, 100, 2)
-    assert net.kernel.weight_hidden.abs().max().item() <= 0.07
+    assert 0.19 < net.kernel.weight_hidden.abs().max().item() <= 0.2  # 2 / sqrt(H)
+    assert TrellisNet(50, 100, 2, cell="relu").kernel.weight_hidden.abs().max().item() <= 0.1
     assert net.kernel.bias.view(4, 100).mean(1).tolist() == [0, 1, 0, 0]
 
 

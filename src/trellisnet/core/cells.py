@@ -39,6 +39,7 @@ class Cell:
 
     gates: int
     has_memory: bool
+    weight_scale: float = 1.0  # weights start from U(-s/sqrt(H), s/sqrt(H)); see docs/initialisation.md
     gate_biases: tuple[float, ...] | None = None  # where the biases start, one value a gate; None: zero
 
     def __call__(self, pre: Tensor, memory: Tensor | None) -> tuple[Tensor, Tensor | None]:
@@ -123,7 +124,7 @@ class LstmCell(InPlaceCell):
     """The LSTM cell of section 5.1. Gates: input, forget, output, candidate (the three sigmoids side by side)."""
 
     gates, has_memory = 4, True
-    gate_biases = (0.0, 1.0, 0.0, 0.0)
+    weight_scale, gate_biases = 2.0, (0.0, 1.0, 0.0, 0.0)
 
     def __call__(self, pre: Tensor, memory: Tensor | None) -> tuple[Tensor, Tensor]:
         assert memory is not None
@@ -179,6 +180,7 @@ class GruCell(InPlaceCell):
     """
 
     gates, has_memory = 4, True
+    weight_scale = 2.0
 
     def __call__(self, pre: Tensor, memory: Tensor | None) -> tuple[Tensor, Tensor]:
         assert memory is not None

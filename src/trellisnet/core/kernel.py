@@ -64,6 +64,7 @@ class Kernel(nn.Module):
     def __init__(self, cell: Cell, taps: int, weight_dropout: float, drop_all_taps: bool) -> None:
         super().__init__()
         self.gates, self.taps = cell.gates, taps
+        self.weight_scale = cell.weight_scale
         self.gate_biases = cell.gate_biases or (0.0,) * cell.gates
         self.weight_dropout = weight_dropout
         self.drop_all_taps = drop_all_taps
@@ -74,7 +75,7 @@ class Kernel(nn.Module):
 
     def reset_parameters(self, init: str, hidden_size: int) -> None:
         """Start anew: "uniform" (the default) or "paper", the authors' N(0, 0.01) for everything."""
-        bound = 0.7 / math.sqrt(hidden_size)
+        bound = self.weight_scale / math.sqrt(hidden_size)
         with torch.no_grad():
             for name in self.weight_names:
                 fresh = torch.empty_like(getattr(self, name))
