@@ -32,8 +32,7 @@ class BackwardWalk:
         rows = [len(level.context) + len(level.steps) for level in self.plan.levels]
         memories = range(2 if self.call.cell.has_memory else 1)
         self.levels = [[grid.empty(max(rows[parity::2]), width) for _ in memories] for parity in range(2)]
-        steps = min(grid.tile_rows, max(layer.rows for layer in self.plan.layers))
-        self.grad_gates = grid.empty(steps, max(grid.gate_widths))
+        self.grad_gates = grid.empty(grid.tile_rows, max(grid.gate_widths))
 
     def run(self) -> Inputs:
         """Walk down and return the gradients in the place of the inputs."""

@@ -53,10 +53,11 @@ class Grid:
     @property
     def tile_rows(self) -> int:
         """The steps of a tile."""
+        most = max(layer.rows for layer in self.call.plan.layers)
         if self.inputs.sources[0].device.type != "cpu":
-            return max(layer.rows for layer in self.call.plan.layers)
+            return most
         rows = max(TILE_ROWS, TILE // int(sum(self.gate_widths)))
-        return max(1, rows // self.batch)
+        return min(most, max(1, rows // self.batch))
 
     def tiles(self, i: int) -> Iterator[tuple[int, int]]:
         """The steps that layer i computes, cut into tiles."""
