@@ -8,19 +8,24 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from statistics import median
 
 import torch
 from torch import Tensor, nn
 
 from peers import SHAPES, PlainTrellis, Shape, make_tcn
 from trellisnet import TrellisNet
+from trellisnet.core.plan import make_plan
 
 Step = Callable[[], object]
 
 
 def interleaved(contestants: Mapping[str, Step], rounds: int) -> dict[str, float]:
-    """Seconds of each contestant: its least disturbed step of several rounds in which all take turns of a second."""
-    times = dict.fromkeys(contestants, float("inf"))
+    """Seconds of each contestant: the median of its steps in several rounds in which all take turns of a second.
+
+    The best step would favour short contestants, which get more tries in their turns.
+    """
+    times: dict[str, list[float]] = {name: [] for name in contestants}
     for step in contestants.values():
         step()  # warms up
     for _ in range(rounds):
@@ -28,8 +33,8 @@ def interleaved(contestants: Mapping[str, Step], rounds: int) -> dict[str, float
             turn = time.perf_counter()
             while (start := time.perf_counter()) < turn + 1:
                 step()
-                times[name] = min(times[name], time.perf_counter() - start)
-    return times
+                times[name].append(time.perf_counter() - start)
+    return {name: median(each) for name, each in times.items()}
 
 
 def training_step(name: str, shape: Shape) -> Step:
@@ -63,8 +68,6 @@ def products(shape: Shape) -> float:
     """Floating-point operations of the hidden products of one training step of the core, which it cannot avoid."""
     net = TrellisNet(1, 1, shape.num_layers, dilation=shape.dilation)
     wanted = None if shape.tail is None else range(shape.steps - shape.tail, shape.steps)
-    from trellisnet.core.plan import make_plan  # noqa: PLC0415
-
     plan = make_plan(shape.steps, wanted, net.history.dilations(shape.num_layers + 1), 2, torch.device("cpu"))
     rows = sum(layer.rows for layer in plan.layers[1:]) * shape.batch  # nothing lies below the first layer
     return 3 * 2 * 2 * rows * shape.hidden_size * 4 * shape.hidden_size  # passes, taps, multiply and add

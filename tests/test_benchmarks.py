@@ -28,7 +28,7 @@ def test_every_contestant_takes_a_training_step(name):
     training_step(name, SMALL)()
 
 
-def test_turns_are_taken_and_the_best_is_kept():
+def test_turns_are_taken_by_all():
     calls = []
     times = interleaved({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, rounds=1)
     assert set(times) == {"a", "b"}

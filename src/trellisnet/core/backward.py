@@ -126,7 +126,8 @@ class BackwardWalk:
         if target is not None:
             target = target[..., channels]
             before = target[target_rows] if isinstance(target_rows, slice) else torch.empty_like(grad_h[..., channels])
-        grad_gates = self._scratch(self.grad_gates, rows, width)
+        size = rows * grid.batch * width
+        grad_gates = self.grad_gates.view(-1)[:size].view(rows, grid.batch, width)
         grid.functions.backward_(
             gates.unflatten(-1, (cell.gates, -1)),
             grid.memory_before(i, b, tile),
@@ -139,9 +140,6 @@ class BackwardWalk:
         if target is not None and before is not None and not isinstance(target_rows, slice):
             target.index_copy_(0, target_rows, before)
         return grad_gates
-
-    def _scratch(self, buffer: Tensor, rows: int, width: int) -> Tensor:
-        return buffer.view(-1)[: rows * self.grid.batch * width].view(rows, self.grid.batch, width)
 
     def _run_source(self, i: int, b: int, tile: tuple[int, int], grad_gates: Tensor) -> None:
         """The gradient of what was added to the products of a block."""

@@ -7,6 +7,8 @@ G gates, H channels.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 import torch
 from torch import Tensor
 
@@ -47,7 +49,7 @@ class Cell:
         raise TypeError(f"{type(self).__name__} does not define __call__(pre, memory)")
 
 
-class InPlaceCell(Cell):
+class InPlaceCell(Cell, ABC):
     """A cell that also knows its own gradient, so that the engine can run it without autograd's storage.
 
     The memory is None in the first layer of a sequence without history, where it is all zeros.
@@ -57,19 +59,20 @@ class InPlaceCell(Cell):
         """The parts of `pre` (N, G, H) that the following work on: apart, so that a stream makes them only once."""
         return pre.unbind(-2)
 
+    @abstractmethod
     def activate_(self, views: Views) -> None:
         """Turn pre-activations into gates, in place."""
-        raise NotImplementedError
 
+    @abstractmethod
     def combine_(self, views: Views, memory: Tensor | None, hidden_out: Tensor, memory_out: Tensor | None) -> None:
         """Write the new state (N, H) that the gates make of the memory."""
-        raise NotImplementedError
 
     def forward_(self, views: Views, memory: Tensor | None, hidden_out: Tensor, memory_out: Tensor | None) -> None:
         """Both in one: from pre-activations to the new state."""
         self.activate_(views)
         self.combine_(views, memory, hidden_out, memory_out)
 
+    @abstractmethod
     def backward_(
         self,
         gates: Tensor,
@@ -81,7 +84,6 @@ class InPlaceCell(Cell):
         grad_memory_before: Tensor | None,
     ) -> None:
         """Write the gradients of `pre` and of the memory before. May use the incoming gradients as scratch space."""
-        raise NotImplementedError
 
 
 class TanhCell(InPlaceCell):

@@ -9,6 +9,7 @@ once a pass. Shapes: G gates, H hidden, C input channels, K taps (the oldest fir
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
@@ -53,7 +54,7 @@ class Weights:
         return Weights([term.to(dtype) for term in self.terms], self.input.to(dtype), biases)
 
 
-class Kernel(nn.Module):
+class Kernel(nn.Module, ABC):
     """What dense and mixed-group kernels share: initialisation, weight norm, DropConnect."""
 
     blocks: tuple[Block, ...]
@@ -120,8 +121,9 @@ class Kernel(nn.Module):
         older, newest = weight[:older_taps], weight[older_taps:]
         return torch.cat([F.dropout(older, self.weight_dropout), newest])
 
+    @abstractmethod
     def _weights(self, dropped: bool) -> tuple[list[Tensor], Tensor]:
-        raise NotImplementedError
+        """The weights of all terms, and that of the input."""
 
     def materialise(self, dtype: torch.dtype, dropped: bool = True) -> Weights:
         """The weights of one pass: normalised, dropped and cast once, whatever the number of layers."""
