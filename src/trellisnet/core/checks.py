@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Iterable, Sequence
 
@@ -45,3 +46,12 @@ def one_of(name: str, value: object, choices: Iterable[str]) -> str:
     if value not in choices:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
     return str(value)
+
+
+def non_negative(name: str, value: object) -> float:
+    """Return `value` if it is a number of at least 0."""
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        raise TypeError(f"{name} must be a number >= 0, got {value!r}")
+    if not 0 <= value < math.inf:
+        raise ValueError(f"{name} must be a number >= 0, got {value}")
+    return float(value)

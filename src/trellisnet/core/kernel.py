@@ -70,6 +70,11 @@ class Kernel(nn.Module, ABC):
         self.weight_dropout = weight_dropout
         self.drop_all_taps = drop_all_taps
 
+    @property
+    def weight_norm(self) -> bool:
+        """Whether weights are computed from directions and lengths."""
+        return parametrize.is_parametrized(self)
+
     def _normalise(self) -> None:
         for name in self.weight_names:
             parametrizations.weight_norm(self, name, dim=1)

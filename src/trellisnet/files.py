@@ -1,0 +1,49 @@
+"""Files that are either the old ones or the new ones, never half of each."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def replacing(*paths: Path) -> Iterator[list[Path]]:
+    """Give temporary names to write to; if all goes well they are synced and take the places of `paths`, in order.
+
+    All are complete on the disk before the first is renamed. If anything fails, nothing of `paths` has been touched
+    and the temporary files are gone.
+    """
+    temporary: list[Path] = []
+    try:
+        for path in paths:
+            descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+            os.close(descriptor)
+            temporary.append(Path(name))
+        yield temporary
+        mask = os.umask(0)  # mkstemp makes files that only their owner can read: give them an ordinary file's rights
+        os.umask(mask)
+        for file in temporary:
+            file.chmod(0o666 & ~mask)
+            with file.open("rb+") as opened:
+                os.fsync(opened.fileno())
+        for file, path in zip(temporary, paths, strict=True):
+            file.replace(path)
+        for folder in {path.parent for path in paths}:
+            _sync_folder(folder)
+    finally:
+        for file in temporary:
+            file.unlink(missing_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the renaming itself last, where the system has a way to ask for it."""
+    if os.name != "posix":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

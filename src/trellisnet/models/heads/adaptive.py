@@ -1,0 +1,118 @@
+"""Heads for vocabularies of hundreds of thousands of words, which come sorted: the most frequent word is 0.
+
+Both divide the words into a shortlist and clusters of ever rarer ones. The softmax of the shortlist has one more entry
+a cluster; a word in a cluster has the probability of its cluster times its own within it. So a frequent word costs
+a small softmax, and only the tokens of a cluster see its words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from trellisnet.core.checks import positive_ints
+from trellisnet.models.heads.base import Head, affine, at_least_single
+from trellisnet.models.heads.chunked import linear_nll
+
+
+class AdaptiveHead(Head):
+    """torch's adaptive softmax (Grave et al., ICML 2017): rarer clusters get ever smaller vectors of their own."""
+
+    def __init__(
+        self,
+        features: int,
+        vocab_size: int,
+        cutoffs: Sequence[int] | None = None,
+        device: torch.device | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        cutoffs = list(check_cutoffs(cutoffs, vocab_size))
+        self.softmax = nn.AdaptiveLogSoftmaxWithLoss(
+            features, vocab_size, cutoffs, head_bias=True, device=device, dtype=dtype
+        )
+
+    def _nll(self, hidden: Tensor, targets: Tensor) -> Tensor:
+        log_prob = self.softmax(self._in_own_dtype(hidden), targets.flatten()).output
+        return -at_least_single(log_prob).view_as(targets)
+
+    def _log_prob(self, hidden: Tensor) -> Tensor:
+        log_prob = self.softmax.log_prob(self._in_own_dtype(hidden))
+        return at_least_single(log_prob).view(*hidden.shape[:-1], -1)
+
+    def _in_own_dtype(self, hidden: Tensor) -> Tensor:
+        return hidden.flatten(0, -2).to(self.softmax.head.weight.dtype)
+
+
+class ClusterHead(Head):
+    """A softmax over clusters whose word vectors are all of full size, so that they can be the embedding's own.
+
+    Beside the words' vectors it has only one a cluster, its tombstone, which stands for it in the shortlist's softmax.
+    No (tokens, V) matrix exists at any time; of what the clusters compute, only a chunk does.
+
+    Args:
+        weight: (V, D), a vector a word; an embedding's own weight ties the two.
+        cutoffs: where the clusters begin; default `default_cutoffs`.
+    """
+
+    def __init__(self, weight: nn.Parameter, cutoffs: Sequence[int] | None = None) -> None:
+        super().__init__()
+        self.cutoffs = check_cutoffs(cutoffs, len(weight))
+        self.weight = weight
+        self.bias = nn.Parameter(torch.zeros_like(weight[:, 0]))
+        clusters = len(self.cutoffs)
+        self.tombstones = nn.Parameter(torch.empty_like(weight[:clusters]).uniform_(-0.1, 0.1))
+        self.tombstone_bias = nn.Parameter(torch.zeros_like(weight[:clusters, 0]))
+
+    def _parts(self) -> list[tuple[Tensor, Tensor]]:
+        """Weight and bias of the shortlist with its tombstones, and of every cluster."""
+        edges = [0, *self.cutoffs, len(self.weight)]
+        sizes = [stop - start for start, stop in pairwise(edges)]
+        # one split instead of slices: the backward pass then writes one gradient of the whole weight, not one a slice
+        parts = list(zip(self.weight.split(sizes), self.bias.split(sizes), strict=True))
+        shortlist = torch.cat([parts[0][0], self.tombstones]), torch.cat([parts[0][1], self.tombstone_bias])
+        return [shortlist, *parts[1:]]
+
+    def _nll(self, hidden: Tensor, targets: Tensor) -> Tensor:
+        shape, hidden, targets = targets.shape, hidden.flatten(0, -2), targets.flatten()
+        cluster = torch.bucketize(targets, torch.tensor(self.cutoffs, device=targets.device), right=True)
+        (weight, bias), *clusters = self._parts()
+        entries = torch.where(cluster == 0, targets, self.cutoffs[0] + cluster - 1)
+        nll = linear_nll(hidden, weight, bias, entries)
+        for i, (weight, bias) in enumerate(clusters):
+            rows = (cluster == i + 1).nonzero().squeeze(1)
+            within = linear_nll(hidden[rows], weight, bias, targets[rows] - self.cutoffs[i])
+            nll = nll.index_add(0, rows, within)
+        return nll.view(shape)
+
+    def _log_prob(self, hidden: Tensor) -> Tensor:
+        (weight, bias), *clusters = self._parts()
+        entries = F.log_softmax(at_least_single(affine(hidden, weight, bias)), dim=-1)
+        shortlist, tombstones = entries.split([self.cutoffs[0], len(clusters)], dim=-1)
+        parts = [shortlist]
+        for i, (weight, bias) in enumerate(clusters):
+            within = F.log_softmax(at_least_single(affine(hidden, weight, bias)), dim=-1)
+            parts.append(within + tombstones[..., i, None])
+        return torch.cat(parts, dim=-1)
+
+
+def default_cutoffs(vocab_size: int) -> tuple[int, ...]:
+    """A shortlist of 7.5 % of the words and clusters from there, from 15 % and from 75 %.
+
+    >>> default_cutoffs(267_735)
+    (20080, 40160, 200801)
+    """
+    shares = {max(1, vocab_size * share // 40) for share in (3, 6, 30)}
+    return tuple(sorted(shares))
+
+
+def check_cutoffs(cutoffs: Sequence[int] | None, vocab_size: int) -> tuple[int, ...]:
+    """Cutoffs that rise and leave words for the last cluster."""
+    chosen = default_cutoffs(vocab_size) if cutoffs is None else positive_ints("cutoffs", cutoffs)
+    if list(chosen) != sorted(set(chosen)) or chosen[-1] >= vocab_size:
+        raise ValueError(f"cutoffs must rise and stay below vocab_size = {vocab_size}, got {list(chosen)}")
+    return chosen

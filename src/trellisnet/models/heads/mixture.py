@@ -1,0 +1,60 @@
+"""A mixture of softmaxes (Yang, Dai, Salakhutdinov, Cohen, ICLR 2018)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from trellisnet.core.checks import positive_int, probability
+from trellisnet.models.dropout import channel_mask, masked
+from trellisnet.models.heads.base import Head, affine, at_least_single
+from trellisnet.models.heads.chunked import linear_nll
+
+
+class MixtureHead(Head):
+    """A weighted sum of softmaxes, each over words as seen by its own expert, in log space.
+
+    Args:
+        features: channels D of the input.
+        weight: (V, E), a vector a word; an embedding's own weight ties the two.
+        experts: number K of softmaxes.
+        latent_dropout: of the experts' vectors, one mask a sequence.
+    """
+
+    def __init__(self, features: int, weight: nn.Parameter, experts: int, latent_dropout: float = 0.0) -> None:
+        super().__init__()
+        self.experts = positive_int("experts", experts)
+        self.latent_dropout = probability("latent_dropout", latent_dropout)
+        where: dict[str, Any] = {"device": weight.device, "dtype": weight.dtype}
+        self.prior = nn.Linear(features, experts, **where)
+        self.latent = nn.Linear(features, experts * weight.shape[1], **where)
+        self.weight = weight
+        self.bias = nn.Parameter(torch.zeros_like(weight[:, 0]))
+
+    def _mixture(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        """Log-weights of the experts (..., K) and their vectors (..., K, E)."""
+        log_prior = F.log_softmax(at_least_single(affine(hidden, self.prior.weight, self.prior.bias)), dim=-1)
+        latent = affine(hidden, self.latent.weight, self.latent.bias).tanh()
+        if self.training:
+            latent = masked(latent, channel_mask(latent, self.latent_dropout))
+        return log_prior, latent.unflatten(-1, (self.experts, -1))
+
+    def _nll(self, hidden: Tensor, targets: Tensor) -> Tensor:
+        # the likelihood needs each softmax at the target only, so no expert's (N, V) is ever whole
+        log_prior, latent = self._mixture(hidden)
+        repeated = targets.unsqueeze(-1).expand(log_prior.shape)
+        nll = linear_nll(latent.flatten(0, -2), self.weight, self.bias, repeated.flatten())
+        return -torch.logsumexp(log_prior - nll.view_as(log_prior), dim=-1)
+
+    def _log_prob(self, hidden: Tensor) -> Tensor:
+        log_prior, latent = self._mixture(hidden)
+        total: Tensor | None = None
+        for expert in range(self.experts):  # one (..., V) after the other, not (..., K, V)
+            logits = at_least_single(affine(latent[..., expert, :], self.weight, self.bias))
+            share = F.log_softmax(logits, dim=-1) + log_prior[..., expert, None]
+            total = share if total is None else torch.logaddexp(total, share)
+        assert total is not None
+        return total

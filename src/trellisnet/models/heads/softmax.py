@@ -1,0 +1,33 @@
+"""The textbook head."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from trellisnet.models.heads.base import Head, affine, at_least_single
+
+
+class SoftmaxHead(Head):
+    """log softmax(weight h + bias), all words at once.
+
+    Args:
+        weight: (V, D), a vector a word; an embedding's own weight ties the two.
+    """
+
+    def __init__(self, weight: nn.Parameter) -> None:
+        super().__init__()
+        self.weight = weight
+        self.bias = nn.Parameter(torch.zeros_like(weight[:, 0]))
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """(..., D) to (..., V), before they are normalised."""
+        return at_least_single(affine(hidden, self.weight, self.bias))
+
+    def _nll(self, hidden: Tensor, targets: Tensor) -> Tensor:
+        nll = F.cross_entropy(self.logits(hidden).flatten(0, -2), targets.flatten(), reduction="none")
+        return nll.view_as(targets)
+
+    def _log_prob(self, hidden: Tensor) -> Tensor:
+        return F.log_softmax(self.logits(hidden), dim=-1)

@@ -1,0 +1,142 @@
+"""Models in folders: `model.safetensors` and `config.json`, never a pickle."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+from typing_extensions import Self
+
+from trellisnet.files import replacing
+
+WEIGHTS, CONFIG = "model.safetensors", "config.json"
+VERSION = 1  # of the format; a newer one is refused
+
+
+class Pretrained(nn.Module):
+    """A model that can be saved and loaded: what it was built with, and its parameters.
+
+    Args:
+        config: the arguments of the subclass's constructor, in types that JSON knows. A `Cell` of the user's own is
+            not such a type: it is saved by its name only and must be given again when the model is loaded.
+    """
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        super().__init__()
+        self.config = config
+
+    @property
+    def num_parameters(self) -> int:
+        """How many numbers are learned; tied ones count once."""
+        return sum(parameter.numel() for parameter in self.parameters())
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Without gradients and dropout, whatever the model's mode, which is restored afterwards."""
+        modes = [(module, module.training) for module in self.modules()]
+        self.eval()
+        try:
+            with torch.no_grad():
+                yield
+        finally:
+            for module, mode in modes:
+                module.training = mode
+
+    def save_pretrained(self, folder: Path | str) -> None:
+        """Write the model into a folder, which is made if need be. An older model there is replaced as a whole."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        config = {"format_version": VERSION, "model": type(self).__name__, "arguments": self.config}
+        text = json.dumps(config, indent=2, default=_by_name)
+        with replacing(folder / WEIGHTS, folder / CONFIG) as (weights, settings):
+            save_file({name: tensor.contiguous() for name, tensor in self._own_tensors().items()}, weights)
+            settings.write_text(text + "\n", encoding="utf-8")
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        folder: Path | str,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        **changes: Any,
+    ) -> Self:
+        """The model in a folder, in evaluation mode.
+
+        Args:
+            folder: where `save_pretrained` wrote it.
+            device: default torch's.
+            dtype: default the one it was saved in.
+            changes: arguments of the constructor that shall differ from the saved ones, such as a dropout, `memory`,
+                or the `cell` of your own.
+        """
+        folder = Path(folder)
+        arguments = {**cls._read_config(folder / CONFIG), **changes}
+        if isinstance(cell := arguments.get("cell"), dict):
+            raise ValueError(
+                f"{folder / CONFIG}: the model was built with a cell of its own: pass cell={cell['class']}()"
+            )
+        tensors = _read_tensors(folder / WEIGHTS)
+        if dtype is None:
+            dtype = next((t.dtype for t in tensors.values() if t.is_floating_point()), None)
+        try:
+            model = cls(**arguments, device=device, dtype=dtype)  # type: ignore[call-arg]
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{folder / CONFIG} does not describe a {cls.__name__}: {error}") from None
+        model._take(tensors, folder / WEIGHTS)
+        return model.eval()
+
+    @classmethod
+    def _read_config(cls, path: Path) -> dict[str, Any]:
+        try:
+            config = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise FileNotFoundError(f"{path} not found: not a folder of a saved {cls.__name__}") from None
+        except ValueError as error:
+            raise ValueError(f"{path} is not valid JSON: {error}") from None
+        version = config.get("format_version") if isinstance(config, dict) else None
+        if version != VERSION:
+            raise ValueError(f"{path} has format_version {version!r}, this version of trellisnet reads {VERSION}")
+        if config.get("model") != cls.__name__ or not isinstance(config.get("arguments"), dict):
+            raise ValueError(f"{path} describes a {config.get('model')!r}, expected {cls.__name__!r} and its arguments")
+        arguments: dict[str, Any] = config["arguments"]
+        return arguments
+
+    def _own_tensors(self) -> dict[str, Tensor]:
+        """Parameters and buffers by name; of those that are tied, the first name only."""
+        return {**dict(self.named_parameters()), **dict(self.named_buffers())}
+
+    def _take(self, tensors: dict[str, Tensor], path: Path) -> None:
+        """Copy tensors of a file into the model, all or none of them."""
+        own = self._own_tensors()
+        problems = [f"{name} is missing" for name in own.keys() - tensors.keys()]
+        problems += [f"{name} is not part of the model" for name in tensors.keys() - own.keys()]
+        for name in own.keys() & tensors.keys():
+            if own[name].shape != tensors[name].shape:
+                expected, got = tuple(own[name].shape), tuple(tensors[name].shape)
+                problems.append(f"{name} has shape {got}, expected {expected}")
+        if problems:
+            raise ValueError(f"{path} does not fit the model: {'; '.join(sorted(problems))}")
+        with torch.no_grad():
+            for name, tensor in tensors.items():
+                own[name].copy_(tensor)
+
+
+def _by_name(value: Any) -> dict[str, str]:
+    return {"class": type(value).__qualname__, "module": type(value).__module__}
+
+
+def _read_tensors(path: Path) -> dict[str, Tensor]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path} not found: the folder holds no weights") from None
+    except SafetensorError as error:
+        raise ValueError(f"{path} is not a complete safetensors file: {error}") from None
