@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import re
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,7 @@ def read_checkpoint(path: Path, num_layers: int | None) -> tuple[dict[str, Any],
         "weight_norm": weight_norm,
         "tied": tied,
         "init": "paper",
+        "dtype": encoder.dtype,
     }
     tensors["embedding.weight"] = encoder
     if mixture:
@@ -75,7 +77,9 @@ def read_checkpoint(path: Path, num_layers: int | None) -> tuple[dict[str, Any],
 
 def _load(path: Path) -> dict[str, Tensor]:
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of pickles in other protocols; what cannot be read is an error below
+            content = torch.load(path, map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError) as error:
         reason = str(error).strip().splitlines()[0]
         raise ValueError(f"{path} is not a file of tensors alone, so it is not read: {reason}") from None

@@ -160,7 +160,7 @@ def score(
             log_prob = -nll.detach()
             parts.append(log_prob if memory is None else memory.mix(log_prob, features.detach(), words))
             if dynamic is not None and read < ids.shape[1] - 1:
-                _learn(lm, nll.mean(), dynamic, scales, trained)
+                _learn(lm, nll, dynamic, scales, trained)
     options = [str(option) for option in (cache, dynamic) if option is not None]
     windows = f" in windows of {window}" if dynamic is not None else ""
     return Score(torch.cat(parts).t(), ", ".join([f"exact streaming{windows}", *options]))
@@ -195,20 +195,20 @@ def _windows(lm: TextMethods, ids: Tensor, window: int, gradients: bool) -> Iter
 
 def _learn(
     lm: TextMethods,
-    loss: Tensor,
+    nll: Tensor,
     dynamic: DynamicEvaluation,
     scales: dict[str, tuple[Tensor | float, Tensor | float]],
     trained: dict[str, Tensor],
 ) -> None:
     names, parameters = zip(*lm.named_parameters(), strict=True)
-    gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
-    with torch.no_grad():
-        for name, parameter, gradient in zip(names, parameters, gradients, strict=True):
-            divisor, decay = scales[name]
-            back = decay * (trained[name] - parameter)
-            if gradient is not None:
-                back -= dynamic.learning_rate * gradient / divisor
-            parameter.add_(back)
+    share = torch.full_like(nll, 1 / nll.numel())  # of each word in the loss, which is their mean
+    gradients = torch.autograd.grad(nll, parameters, share, allow_unused=True)
+    for name, parameter, gradient in zip(names, parameters, gradients, strict=True):
+        divisor, decay = scales[name]
+        change = decay * (trained[name] - parameter)
+        if gradient is not None:
+            change -= dynamic.learning_rate * gradient / divisor
+        parameter.add_(change)
 
 
 @contextmanager

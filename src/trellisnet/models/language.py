@@ -243,6 +243,6 @@ class TrellisLM(TextMethods):
         """
         path = Path(path)
         arguments, tensors = authors.read_checkpoint(path, num_layers)
-        model = cls(**arguments, dilation=dilation, **options)
+        model = cls(**{**arguments, "dilation": dilation, **options})
         model._take(tensors, path)
         return model.eval()

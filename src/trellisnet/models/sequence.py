@@ -53,8 +53,15 @@ class SequenceModel(Pretrained, ABC):
         self.input_dropout = probability("input_dropout", config["input_dropout"])
         self.output_dropout = probability("output_dropout", config["output_dropout"])
         self.aux_weight = check_aux_weight(config["aux_weight"], net)
-        sizes = [config[name] for name in ("input_size", "hidden_size", "num_layers", "output_size")]
-        self.net = TrellisNet(*sizes, device=device, dtype=dtype, **net)
+        self.net = TrellisNet(
+            config["input_size"],
+            config["hidden_size"],
+            config["num_layers"],
+            config["output_size"],
+            device=device,
+            dtype=dtype,
+            **net,
+        )
         self.readout = nn.Linear(self.net.output_size, values, device=device, dtype=dtype)
 
     @abstractmethod

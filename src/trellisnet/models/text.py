@@ -120,10 +120,17 @@ class TextMethods(Pretrained):
         """What follows a text, piece by piece as it is made; options as those of `stream`."""
         if not isinstance(prompt, str):
             raise TypeError(f"prompt must be a string, got {type(prompt).__name__}")
-        steps = self.stream(prompt, max_new_tokens, **options)
+        return self._pieces(self._read_prompt("prompt", prompt), self.stream(prompt, max_new_tokens, **options))
+
+    def _pieces(self, words: list[int], steps: Iterator[list[int | None]]) -> Iterator[str]:
+        # what a word adds to a text depends on the words before it, so the whole text is decoded each time
         vocabulary = self._need_vocabulary()
-        separator = "" if vocabulary.kind == "characters" else " "
-        return (separator + vocabulary.decode([word]) for (word,) in steps if word is not None)
+        told = len(vocabulary.decode(words))
+        for step in steps:
+            words += [word for word in step if word is not None]
+            text = vocabulary.decode(words)
+            yield text[told:]
+            told = len(text)
 
     def score(
         self,

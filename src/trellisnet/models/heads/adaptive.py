@@ -12,6 +12,7 @@ from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.nn import functional as F
 
 from trellisnet.core.checks import positive_ints
@@ -31,21 +32,30 @@ class AdaptiveHead(Head):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        cutoffs = list(check_cutoffs(cutoffs, vocab_size))
-        self.softmax = nn.AdaptiveLogSoftmaxWithLoss(
-            features, vocab_size, cutoffs, head_bias=True, device=device, dtype=dtype
+        cutoffs = check_cutoffs(cutoffs, vocab_size)
+        # the vectors of cluster i have features / div_value^i channels: of few features at least one must be left
+        div_value = min(4.0, 0.999 * features ** (1 / len(cutoffs)))
+        self.softmax = _AdaptiveSoftmax(
+            features, vocab_size, cutoffs, div_value, head_bias=True, device=device, dtype=dtype
         )
 
     def _nll(self, hidden: Tensor, targets: Tensor) -> Tensor:
-        log_prob = self.softmax(self._in_own_dtype(hidden), targets.flatten()).output
-        return -at_least_single(log_prob).view_as(targets)
+        return -self._run(hidden, targets.flatten()).view_as(targets)
 
     def _log_prob(self, hidden: Tensor) -> Tensor:
-        log_prob = self.softmax.log_prob(self._in_own_dtype(hidden))
-        return at_least_single(log_prob).view(*hidden.shape[:-1], -1)
+        return self._run(hidden, None).view(*hidden.shape[:-1], -1)
 
-    def _in_own_dtype(self, hidden: Tensor) -> Tensor:
-        return hidden.flatten(0, -2).to(self.softmax.head.weight.dtype)
+    def _run(self, hidden: Tensor, targets: Tensor | None) -> Tensor:
+        parameters = {name: parameter.to(hidden.dtype) for name, parameter in self.softmax.named_parameters()}
+        return at_least_single(functional_call(self.softmax, parameters, (hidden.flatten(0, -2), targets)))
+
+
+class _AdaptiveSoftmax(nn.AdaptiveLogSoftmaxWithLoss):
+    """torch's module with one entry for the two things it computes."""
+
+    def forward(self, hidden: Tensor, targets: Tensor | None) -> Tensor:  # type: ignore[override]
+        """Log-probabilities of the targets (N), or of all words (N, V)."""
+        return self.log_prob(hidden) if targets is None else super().forward(hidden, targets).output
 
 
 class ClusterHead(Head):

@@ -1,0 +1,241 @@
+import copy
+
+import pytest
+import torch
+
+from reference import assert_close
+from trellisnet import TrellisLM, TrellisState
+from trellisnet.models.heads import IGNORED
+
+WORDS = 13
+
+
+def make(**options):
+    sizes = {"vocab_size": WORDS, "embedding_size": 5, "hidden_size": 9, "num_layers": 4, **options}
+    return TrellisLM(**sizes)
+
+
+def text(batch=3, steps=17):
+    ids = torch.randint(WORDS, (batch, steps + 1))
+    return ids[:, :-1], ids[:, 1:]
+
+
+@pytest.mark.parametrize("head", ["softmax", "mos", "adaptive", "cluster"])
+def test_the_loss_is_the_mean_of_what_log_prob_says(head):
+    lm = make(head=head)
+    ids, targets = text()
+    expected = -lm.log_prob(ids).gather(2, targets[..., None]).mean()
+    out = lm(ids, targets)
+    assert_close(out.loss, expected)
+    assert out.parts.keys() == {"main"}
+    assert_close(lm(ids).log_prob, lm.log_prob(ids))
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 6), (4, 1)])
+def test_small_batches(shape):
+    ids, targets = text(*shape)
+    lm = make()
+    assert lm.log_prob(ids).shape == (*shape, WORDS)
+    lm(ids, targets).loss.backward()
+    assert all(parameter.grad is not None for parameter in lm.parameters())
+
+
+def test_the_output_is_as_wide_as_a_tied_embedding():
+    assert make().net.output_size == 5
+    assert make(tied=False).net.output_size == 9
+    assert make(head="mos").net.output_size == 9
+    assert make(head="adaptive").net.output_size == 9
+    lm = make(head="cluster")
+    assert lm.head.weight is lm.embedding.weight
+
+
+def test_the_parts_are_what_the_loss_is_the_sum_of():
+    lm = make(aux_every=2, aux_weight=0.3, alpha=2.0, beta=1.0)
+    ids, targets = text()
+    out = lm(ids, targets)
+    features = lm.features(ids, aux=True)
+    columns = targets.t()
+    expected = {
+        "main": lm.head.loss(features.output, columns),
+        "aux": 0.3 * sum(lm.head.loss(level, columns) for level in features.aux),
+        "activation": 2.0 * features.output.square().mean(),
+        "temporal": (features.output[1:] - features.output[:-1]).square().mean(),
+    }
+    assert out.parts.keys() == expected.keys()
+    for name, part in expected.items():
+        assert_close(out.parts[name], part)
+        assert not out.parts[name].requires_grad
+    assert_close(out.loss, sum(expected.values()))
+    assert lm.eval()(ids, targets).parts.keys() == {"main"}
+
+
+def test_carried_history_is_exact():
+    lm = make()
+    ids, targets = text(steps=20)
+    whole = lm(ids, targets)
+    first = lm(ids[:, :7], targets[:, :7])
+    second = lm(ids[:, 7:], targets[:, 7:], first.state)
+    assert_close((7 * first.loss + 13 * second.loss) / 20, whole.loss)
+    assert not first.state.h.requires_grad
+    assert_close(lm.log_prob(ids[:, 7:], first.state), lm.log_prob(ids)[:, 7:])
+
+
+def test_repackaged_history_starts_every_layer_from_the_last_step():
+    lm = make(history="repackage")
+    ids, targets = text()
+    out = lm(ids, targets)
+    assert_close(out.state.h[0], lm.features(ids).state.last[0])
+    assert out.state.spans == (1,)
+    pair = TrellisState(*(tensor.detach() for tensor in lm.features(ids).state.last))
+    assert_close(lm(ids, targets, out.state).loss, lm.head.loss(lm.features(ids, pair).output, targets.t()))
+    assert lm.eval()(ids, targets).state.spans != (1,)
+
+
+def test_discarded_context_is_read_but_does_not_count():
+    lm = make(history="discard", horizon=6)
+    ids, targets = text(steps=10)
+    out = lm(ids, targets)
+    assert out.state is None
+    assert_close(out.loss, lm.head.loss(lm.features(ids).output[6:], targets.t()[6:]))
+    assert_close(lm(ids, targets, history="carry").loss, lm.head.loss(lm.features(ids).output, targets.t()))
+    assert lm.eval()(ids, targets).state is not None
+    assert lm(ids, history="discard").log_prob.shape == (3, 4, WORDS)
+
+
+def test_depth_is_a_choice_of_the_call():
+    lm = make()
+    ids, targets = text()
+    assert_close(lm(ids, targets, depth=2).loss, lm.head.loss(lm.features(ids, depth=2).output, targets.t()))
+    assert lm(ids, targets, depth=2).loss != lm(ids, targets).loss
+
+
+def test_padding_with_ignored_targets_changes_nothing():
+    lm = make()
+    ids, targets = text(1, 9)
+    padded = torch.cat([ids, torch.zeros(1, 4, dtype=torch.int64)], 1)
+    marked = torch.cat([targets, torch.full((1, 4), IGNORED)], 1)
+    assert_close(lm(padded, marked).loss, lm(ids, targets).loss)
+
+
+def test_embedding_dropout_drops_whole_words():
+    lm = make(embedding_dropout=0.5)
+    vectors = []
+    lm.net.register_forward_pre_hook(lambda module, inputs: vectors.append(inputs[0].detach()))
+    ids = torch.arange(WORDS).repeat(2, 3)
+    lm(ids)
+    by_word = vectors[0].transpose(0, 1).reshape(6, WORDS, 5)
+    assert torch.equal(by_word, by_word[:1].expand_as(by_word))
+    dropped = by_word[0].eq(0).all(1)
+    assert 0 < dropped.sum() < WORDS
+    assert_close(by_word[0][~dropped], 2 * lm.embedding.weight[~dropped])
+
+
+@pytest.mark.parametrize("where", ["input_dropout", "output_dropout"])
+def test_variational_dropout_has_one_mask_a_sequence(where):
+    lm = make(**{where: 0.5})
+    seen = []
+    hook = (lambda m, i: seen.append(i[0].detach())) if where == "input_dropout" else None
+    if hook is not None:
+        lm.net.register_forward_pre_hook(hook)
+    else:
+        read = lm.head._nll
+        lm.head._nll = lambda hidden, targets: (seen.append(hidden.detach()), read(hidden, targets))[1]
+    lm(*text(8, 10))
+    zero = seen[0].eq(0)
+    assert torch.equal(zero, zero[:1].expand_as(zero))
+    assert 0 < zero.sum() < zero.numel()
+    assert not torch.equal(zero[0, 0], zero[0, 1]) or not torch.equal(zero[0, 0], zero[0, 2])
+    lm.eval()
+    seen.clear()
+    lm(*text(8, 10))
+    assert not seen[0].eq(0).any()
+
+
+def test_a_training_step_lowers_the_loss():
+    lm = make(embedding_size=8, hidden_size=32, weight_norm=True)
+    optimiser = torch.optim.Adam(lm.parameters(), lr=0.02)
+    ids = torch.arange(30).remainder(7)[None].repeat(2, 1)
+    first = lm(ids[:, :-1], ids[:, 1:]).loss.item()
+    for _ in range(40):
+        optimiser.zero_grad()
+        loss = lm(ids[:, :-1], ids[:, 1:]).loss
+        loss.backward()
+        optimiser.step()
+    assert loss.item() < 0.5 * first
+    assert torch.equal(copy.deepcopy(lm).eval().log_prob(ids), lm.eval().log_prob(ids))
+
+
+# the sizes of appendix D, as PyTorch counts them; hidden_size here includes the output channels
+PAPER = {
+    "word PTB": (24.18e6, dict(vocab_size=10_000, embedding_size=400, hidden_size=1400, num_layers=55)),
+    "word PTB, MoS": (
+        25.7e6,
+        dict(vocab_size=10_000, embedding_size=280, hidden_size=1480, num_layers=55, output_size=480, head="mos"),
+    ),
+    "char PTB": (13.4e6, dict(vocab_size=50, embedding_size=200, hidden_size=1200, num_layers=125)),
+    "WikiText-103": (
+        180e6,
+        dict(vocab_size=267_735, embedding_size=512, hidden_size=2112, num_layers=70, head="cluster"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_parameter_counts_are_the_papers(name):
+    count, sizes = PAPER[name]
+    lm = TrellisLM(**sizes, device="meta")
+    assert lm.num_parameters == pytest.approx(count, rel=0.02 if name == "WikiText-103" else 0.005)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"vocab_size": 1}, ValueError, "vocab_size must be an integer >= 2, got 1"),
+        ({"embedding_size": 0}, ValueError, "embedding_size"),
+        ({"head": "tree"}, ValueError, "head must be one of"),
+        ({"output_size": 6}, ValueError, "tied embeddings need output_size = embedding_size = 5, got output_size = 6"),
+        ({"aux_weight": 0.1}, ValueError, "aux_weight needs aux_every"),
+        ({"aux_every": 2, "aux_weight": -1}, ValueError, "aux_weight must be a number >= 0, got -1"),
+        ({"alpha": "2"}, TypeError, "alpha must be a number >= 0, got '2'"),
+        ({"history": "forget"}, ValueError, "history must be one of 'carry', 'repackage', 'discard', got 'forget'"),
+        ({"history": "discard"}, ValueError, "horizon belongs to history='discard'"),
+        ({"horizon": 3}, ValueError, "horizon belongs to history='discard'"),
+        ({"input_dropout": 1}, ValueError, "input_dropout"),
+        ({"hiden_dropout": 0.1}, TypeError, "hiden_dropout"),
+    ],
+)
+def test_bad_arguments_are_named(options, error, message):
+    with pytest.raises(error, match=message):
+        make(**options)
+
+
+def test_bad_input_is_named():
+    lm = make()
+    ids, targets = text()
+    wrong = ids.clone()
+    wrong[1, 2] = WORDS
+    for bad, error, message in [
+        (wrong, ValueError, "ids must lie in 0 .. 12, got 13"),
+        (wrong - 20, ValueError, "ids must lie in 0 .. 12, got -"),
+        (ids.double(), TypeError, "ids must be integers, got torch.float64"),
+        (ids[0], ValueError, r"ids must be \(B, T\) and not empty, got shape \(17,\)"),
+        (ids[:, :0], ValueError, "not empty"),
+        ([[1, 2]], TypeError, "ids must be integers, got list"),
+    ]:
+        with pytest.raises(error, match=message):
+            lm(bad)
+    with pytest.raises(ValueError, match=r"targets must lie in 0 \.\. 12"):
+        lm(ids, wrong)
+    with pytest.raises(ValueError, match="targets must have the shape of ids"):
+        lm(ids, targets[:, 1:])
+    with pytest.raises(ValueError, match="state must belong to 3 sequences"):
+        lm(ids, targets, lm(ids[:2]).state)
+    with pytest.raises(ValueError, match="history must be one of"):
+        lm(ids, targets, history="none")
+    with pytest.raises(ValueError, match="needs a model with a horizon"):
+        lm(ids, targets, history="discard")
+    short = make(history="discard", horizon=17)
+    with pytest.raises(ValueError, match="more than horizon = 17 steps to discard, got 17"):
+        short(ids, targets)
+    with pytest.raises(ValueError, match="state must be None with history='discard'"):
+        short(ids, targets, lm(ids).state)

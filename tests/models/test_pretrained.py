@@ -1,0 +1,161 @@
+import copy
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from trellisnet import Cell, TrellisClassifier, TrellisLM, TrellisRegressor, Vocabulary
+
+LANGUAGE_MODELS = [
+    {},
+    {"tied": False},
+    {"head": "mos", "experts": 2, "weight_norm": True},
+    {"head": "adaptive", "cutoffs": (3, 6)},
+    {"head": "cluster", "cutoffs": [3, 6], "dilation": (1, 2), "history": "discard", "horizon": 4},
+    {"groups": (4, 4, 2), "cell": "gru", "kernel_size": 3, "dtype": torch.float32},
+]
+
+
+def train_a_step(model, *batch):
+    optimiser = torch.optim.Adam(model.parameters())
+    model(*batch).loss.backward()
+    optimiser.step()
+    return model.eval()
+
+
+@pytest.mark.parametrize("options", LANGUAGE_MODELS, ids=str)
+def test_a_saved_and_a_copied_language_model_give_equal_outputs(options, tmp_path):
+    ids = torch.randint(9, (2, 8))
+    lm = train_a_step(TrellisLM(9, 6, 10, num_layers=3, **options), ids, ids)
+    lm.save_pretrained(tmp_path / "model")
+    loaded = TrellisLM.from_pretrained(tmp_path / "model")
+    assert sorted(path.name for path in (tmp_path / "model").iterdir()) == ["config.json", "model.safetensors"]
+    for other in (loaded, copy.deepcopy(lm)):
+        assert torch.equal(other.log_prob(ids), lm.log_prob(ids))
+        assert other.history == lm.history
+        assert not other.training
+    assert loaded.num_parameters == lm.num_parameters
+    loaded.save_pretrained(tmp_path / "again")
+    for name in ("config.json", "model.safetensors"):
+        assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "model" / name).read_bytes()
+
+
+def test_classifiers_and_regressors(tmp_path):
+    x = torch.randn(4, 7, 3)
+    for model, targets in [
+        (TrellisClassifier(3, 10, 4, num_classes=5, dilation=[1, 2]), torch.tensor([0, 1, 4, 4])),
+        (TrellisRegressor(3, 10, 4, each_step=True), torch.randn(4, 7)),
+    ]:
+        train_a_step(model, x, targets).save_pretrained(tmp_path)
+        loaded = type(model).from_pretrained(tmp_path)
+        assert torch.equal(loaded(x).prediction, model(x).prediction)
+
+
+def test_the_vocabulary_goes_along(tmp_path):
+    vocabulary = Vocabulary(["<unk>", "ä", "日本", "\n"], "words")
+    lm = TrellisLM(4, 6, 10, num_layers=3, vocabulary=vocabulary)
+    lm.save_pretrained(tmp_path)
+    loaded = TrellisLM.from_pretrained(tmp_path)
+    assert loaded.vocabulary.tokens == vocabulary.tokens
+    assert loaded.generate("日本", 3) == lm.eval().generate("日本", 3)
+    with pytest.raises(ValueError, match="vocabulary must have vocab_size = 5 words, got 4"):
+        TrellisLM(5, 6, 10, num_layers=3, vocabulary=vocabulary)
+
+
+def test_arguments_can_be_changed_when_loading(tmp_path):
+    TrellisLM(9, 6, 10, num_layers=3, hidden_dropout=0.1).save_pretrained(tmp_path)
+    lm = TrellisLM.from_pretrained(tmp_path, dtype=torch.float32, hidden_dropout=0.5, memory="recompute")
+    assert lm.net.hidden_dropout == 0.5
+    assert lm.net.memory == "recompute"
+    assert lm.embedding.weight.dtype == torch.float32
+
+
+class Leaky(Cell):
+    gates, has_memory = 1, True
+
+    def __call__(self, pre, memory):
+        state = torch.lerp(memory, pre[:, 0].tanh(), 0.5)
+        return state, state
+
+
+def test_a_cell_of_ones_own_is_given_again(tmp_path):
+    lm = TrellisLM(9, 6, 10, num_layers=3, cell=Leaky()).eval()
+    lm.save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match=r"built with a cell of its own: pass cell=Leaky\(\)"):
+        TrellisLM.from_pretrained(tmp_path)
+    ids = torch.randint(9, (2, 8))
+    assert torch.equal(TrellisLM.from_pretrained(tmp_path, cell=Leaky()).log_prob(ids), lm.log_prob(ids))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    TrellisLM(9, 6, 10, num_layers=3).save_pretrained(tmp_path)
+    return tmp_path
+
+
+def change_config(folder, **changes):
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+def change_weights(folder, edit):
+    path = folder / "model.safetensors"
+    tensors = load_file(path)
+    edit(tensors)
+    save_file(tensors, path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda f: change_config(f, format_version=2), r"config\.json has format_version 2, .* reads 1"),
+        (lambda f: change_config(f, format_version=None), "has format_version None"),
+        (
+            lambda f: change_config(f, model="TrellisClassifier"),
+            "a 'TrellisClassifier', expected 'TrellisLM'",
+        ),
+        (lambda f: change_config(f, arguments={"vocab_size": 9}), "does not describe a TrellisLM: .*embedding_size"),
+        (lambda f: (f / "config.json").write_text("{"), r"config\.json is not valid JSON"),
+        (lambda f: (f / "config.json").write_text("[]"), "has format_version None"),
+        (lambda f: change_weights(f, lambda t: t.pop("head.bias")), "head.bias is missing"),
+        (lambda f: change_weights(f, lambda t: t.update(more=torch.zeros(1))), "more is not part of the model"),
+        (
+            lambda f: change_weights(f, lambda t: t.update({"head.bias": torch.zeros(8)})),
+            r"head.bias has shape \(8,\), expected \(9,\)",
+        ),
+        (
+            lambda f: (f / "model.safetensors").write_bytes((f / "model.safetensors").read_bytes()[:-9]),
+            r"model\.safetensors is not a complete safetensors file",
+        ),
+        (lambda f: (f / "model.safetensors").write_bytes(b""), "is not a complete safetensors file"),
+        (lambda f: (f / "vocabulary.json").write_text("{}"), "is not a vocabulary"),
+    ],
+)
+def test_what_cannot_be_read_is_named(folder, change, message):
+    change(folder)
+    with pytest.raises(ValueError, match=message):
+        TrellisLM.from_pretrained(folder)
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
+def test_missing_files_are_named(folder, name):
+    (folder / name).unlink()
+    with pytest.raises(FileNotFoundError, match=name.replace(".", r"\.")):
+        TrellisLM.from_pretrained(folder)
+
+
+def test_a_failed_save_leaves_the_old_model(folder, monkeypatch):
+    old = TrellisLM.from_pretrained(folder)
+    files = {path.name: path.read_bytes() for path in folder.iterdir()}
+
+    def full(tensors, path):
+        path.write_bytes(b"half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("trellisnet.models.pretrained.save_file", full)
+    with pytest.raises(OSError, match="No space left"):
+        TrellisLM(9, 6, 10, num_layers=4).save_pretrained(folder)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == files
+    ids = torch.randint(9, (2, 8))
+    assert torch.equal(TrellisLM.from_pretrained(folder).log_prob(ids), old.log_prob(ids))
