@@ -90,15 +90,20 @@ PEAK_OPERATIONS = PEAK_PRODUCTS * 2 * 2048**3
 
 def peak_memory(name: str, shape: Shape) -> float:
     """Bytes that a training step adds to a fresh process with its model and batch in place."""
-    run = [sys.executable, str(Path(__file__)), name, shape.name]
+    return in_own_process(__file__, name, shape.name)
+
+
+def in_own_process(script: str, *arguments: str) -> float:
+    """The number that a script prints."""
+    run = [sys.executable, script, *arguments]
     return float(json.loads(subprocess.run(run, check=True, capture_output=True, text=True).stdout))
 
 
-def _own_peak(name: str, shape: Shape) -> int:
+def own_peak(make: Callable[[bool], Step]) -> int:
+    """Bytes that a step adds to this process. `make` builds the step, or a small one of the same kind."""
     torch.set_flush_denormal(True)
-    small = Shape("small", 2, 4, 2, 4, 2)
-    training_step(name, small)()  # libraries and threads are loaded before the count begins
-    step = training_step(name, shape)
+    make(True)()  # libraries and threads are loaded before the count begins
+    step = make(False)
     before = _status("VmRSS")
     step()
     step()
@@ -112,4 +117,5 @@ def _status(field: str) -> int:
 
 
 if __name__ == "__main__":
-    print(json.dumps(_own_peak(sys.argv[1], SHAPES[sys.argv[2]])))
+    small_shape = Shape("small", 2, 4, 2, 4, 2)
+    print(own_peak(lambda small: training_step(sys.argv[1], small_shape if small else SHAPES[sys.argv[2]])))

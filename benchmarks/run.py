@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from language import generation, vocabulary
 from measure import PEAK_OPERATIONS, interleaved, matrix_peak, peak_memory, products, training_step
 from peers import SHAPES, PlainTrellis, Shape
 from trellisnet import TrellisNet
@@ -130,7 +131,14 @@ def show(name: str, rows: Rows) -> None:
 
 def main() -> None:
     torch.set_flush_denormal(True)
-    sections = {"training": training, "memory": memory, "streaming": streaming, "fusion": fusion}
+    sections = {
+        "training": training,
+        "memory": memory,
+        "streaming": streaming,
+        "fusion": fusion,
+        "generation": generation,
+        "vocabulary": vocabulary,
+    }
     chosen = sys.argv[1:] or list(sections)
     if unknown := set(chosen) - set(sections):
         sys.exit(f"unknown section {', '.join(sorted(unknown))}: choose from {', '.join(sections)}")
