@@ -9,22 +9,19 @@ import torch
 ROOT = Path(__file__).parents[1]
 
 
-PAGES = [page for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))) if "```python" in page.read_text()]
-    path for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))) if "```python" in path.read_text()
-]
+TEXTS = {path.name: path.read_text() for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
-def test_every_python_block_runs(page):
+@pytest.mark.parametrize("name", [name for name, text in TEXTS.items() if "```python" in text])
+def test_every_python_block_runs(name):
     torch.set_default_dtype(torch.float32)
-    blocks = re.findall(r"```python\n(.*?)```", page.read_text(), re.S)
     names: dict = {}
-    for block in blocks:  # one after the other, as a reader would
-        exec(compile(block, page.name, "exec"), names)
+    for block in re.findall(r"```python\n(.*?)```", TEXTS[name], re.S):  # one after the other, as a reader would
+        exec(compile(block, name, "exec"), names)
 
 
 def test_every_make_target_of_the_readme_exists():
-    targets = re.findall(r"^make (\w+)", (ROOT / "README.md").read_text(), re.M)
+    targets = re.findall(r"^make (\w+)", TEXTS["README.md"], re.M)
     makefile = (ROOT / "Makefile").read_text()
     assert targets
     for target in targets:
