@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: test demo bench lint clean
+.PHONY: test demo bench bench-data lint clean
 
 test: .venv/installed lint  ## everything that guards the project
 	$(BIN)/python -m pytest
@@ -16,6 +16,9 @@ demo: .venv/installed  ## train a small character model on Python's own library 
 
 bench: .venv/installed  ## speed, memory and streaming as ratios, in benchmarks/results.json
 	$(BIN)/python benchmarks/run.py
+
+bench-data: .venv/installed  ## tokenising speed and memory, in benchmarks/tokenise.json
+	$(BIN)/python benchmarks/tokenise.py
 
 # constraints.txt pins every version; torch 2.13.0 there is the CPU build where one is at hand
 .venv/installed: pyproject.toml constraints.txt

@@ -104,13 +104,13 @@ def own_peak(make: Callable[[bool], Step]) -> int:
     torch.set_flush_denormal(True)
     make(True)()  # libraries and threads are loaded before the count begins
     step = make(False)
-    before = _status("VmRSS")
+    before = status("VmRSS")
     step()
     step()
-    return _status("VmHWM") - before
+    return status("VmHWM") - before
 
 
-def _status(field: str) -> int:
+def status(field: str) -> int:
     """Bytes of resident memory now or at the peak. (`getrusage` would also count the parent's peak.)"""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))

@@ -1,0 +1,1 @@
+"""Where data files come from, and where what is made of them is kept."""

@@ -1,0 +1,52 @@
+"""Taking named files out of archives."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+
+def unpack(archive: Path, members: Sequence[str], folder: Path) -> None:
+    """Write `members` of a zip or tar archive into `folder`, each under its last name.
+
+    Only what is asked for is written, and the archive's own paths are never used as places to write to: whatever else
+    it holds, links and `../` among it, stays inside.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        if zipfile.is_zipfile(archive):
+            with zipfile.ZipFile(archive) as opened:
+                for member in members:
+                    with opened.open(member) as stream:
+                        _write(stream, folder / PurePosixPath(member).name)
+        else:
+            with tarfile.open(archive) as tar:
+                for member in members:
+                    found = tar.getmember(member)
+                    content = tar.extractfile(found) if found.isreg() else None  # a link could lead anywhere
+                    if content is None:
+                        raise ValueError(f"{archive}: {member} must be a regular file")
+                    with content:
+                        _write(content, folder / PurePosixPath(member).name)
+    except KeyError as error:
+        raise ValueError(f"{archive}: must hold {', '.join(members)}, but: {error.args[0]}") from None
+    except (zipfile.BadZipFile, tarfile.TarError, EOFError, zlib.error) as error:
+        raise ValueError(f"{archive}: damaged, truncated or no archive: {error}") from error
+
+
+def _write(stream: IO[bytes], target: Path) -> None:
+    part = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        with part.open("wb") as file:
+            shutil.copyfileobj(stream, file, 2**20)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)

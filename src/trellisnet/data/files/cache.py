@@ -1,0 +1,105 @@
+"""A cache of folders that are either whole or not there."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from filelock import FileLock
+
+CACHE_VARIABLE = "TRELLISNET_CACHE"
+
+
+def cache_folder() -> Path:
+    """`$TRELLISNET_CACHE`, or `trellisnet` in the folder that the system has for the user's caches."""
+    if chosen := os.environ.get(CACHE_VARIABLE):
+        return Path(chosen).expanduser()
+    import pooch  # noqa: PLC0415
+
+    return Path(pooch.os_cache("trellisnet"))
+
+
+def cached(name: str, key: str, build: Callable[[Path], None]) -> Path:
+    """The folder of a cache entry, made by `build(folder)` unless it is there.
+
+    One process builds while the others wait. The entry is written under another name, synced, and then renamed: neither
+    a crash nor a full disk leaves a broken one.
+
+    Args:
+        name: for people who look into the cache.
+        key: a hash of everything that the entry depends on.
+        build: writes the entry's files into an empty folder.
+    """
+    entry = cache_folder() / "entries" / f"{name}-{key[:20]}"
+    if entry.is_dir():
+        return entry
+    with locked(entry):
+        if not entry.is_dir():
+            _build(entry, build)
+    return entry
+
+
+@contextmanager
+def locked(target: Path) -> Iterator[None]:
+    """Hold the lock of a file or folder in the cache, whose parent is made if need be."""
+    lock = FileLock(target.with_name(f".{target.name}.lock"))
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+    except OSError as error:
+        raise type(error)(
+            error.errno,
+            f"the cache folder {target.parent} cannot be written ({error.strerror}); "
+            f"set ${CACHE_VARIABLE} to a folder that can",
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def file_hash(path: Path, start: int = 0, stop: int | None = None) -> str:
+    """SHA-256 of a file or a range of it."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        file.seek(start)
+        left = path.stat().st_size - start if stop is None else stop - start
+        while left > 0 and (block := file.read(min(left, 2**20))):
+            digest.update(block)
+            left -= len(block)
+    return digest.hexdigest()
+
+
+def _build(entry: Path, build: Callable[[Path], None]) -> None:
+    for leftover in entry.parent.glob(f".{entry.name}.tmp-*"):
+        shutil.rmtree(leftover, ignore_errors=True)  # of a process that was killed; a living one would hold the lock
+    staging = entry.with_name(f".{entry.name}.tmp-{os.getpid()}")
+    try:
+        staging.mkdir()
+        build(staging)
+        for path in (*staging.iterdir(), staging):
+            _sync(path)
+        staging.rename(entry)
+        _sync(entry.parent)
+    except OSError as error:
+        if error.filename is not None and staging not in (Path(error.filename), *Path(error.filename).parents):
+            raise  # not the cache's fault: one of the files it is made from
+        raise type(error)(
+            error.errno, f"writing the cache entry {entry} failed ({error.strerror}); nothing is left of it"
+        ) from error
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def _sync(path: Path) -> None:
+    if path.is_dir() and os.name == "nt":
+        return  # Windows has no way to sync a folder
+    descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,97 @@
+"""Downloads with checksums, mirrors and retries."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trellisnet.data.files.progress import progress
+
+ROUNDS = 3  # over all mirrors, with a pause between
+TIMEOUT = 30.0  # seconds without a byte
+AGENT = "Mozilla/5.0 (compatible; trellisnet)"  # some servers refuse the default of Python's libraries
+
+
+@dataclass(frozen=True)
+class Download:
+    """A file on one or several servers.
+
+    Attributes:
+        name: the file's name.
+        urls: where it is, the preferred mirror first.
+        checksum: `md5:...` or `sha256:...`.
+        members: what is wanted of it if it is an archive, as paths inside it.
+    """
+
+    name: str
+    urls: tuple[str, ...]
+    checksum: str
+    members: tuple[str, ...] = ()
+
+
+class DownloadError(OSError):
+    """No mirror gave the right file."""
+
+
+def fetch(download: Download, folder: Path, pause: float = 1.0) -> Path:
+    """Download a file into `folder`, where it appears only when it is whole and its checksum is right.
+
+    Mirrors take turns, so that a broken one costs one attempt a round; one that says that it has no such file is not
+    asked again.
+    """
+    import pooch  # noqa: PLC0415
+    import requests  # noqa: PLC0415
+
+    pooch.get_logger().setLevel(logging.WARNING)
+    failures: dict[str, str] = {}
+    mirrors = list(download.urls)
+    for attempt in range(ROUNDS):
+        if attempt and mirrors:
+            time.sleep(pause * attempt)
+        for url in list(mirrors):
+            with progress(f"downloading {download.name}", unit="bytes") as bar:
+                downloader = pooch.HTTPDownloader(
+                    progressbar=_PoochBar(bar), chunk_size=2**16, timeout=TIMEOUT, headers={"User-Agent": AGENT}
+                )
+                try:
+                    return Path(pooch.retrieve(url, download.checksum, download.name, folder, downloader=downloader))
+                except requests.exceptions.HTTPError as error:
+                    failures[url] = str(error)
+                    if error.response is not None and 400 <= error.response.status_code < 500:
+                        mirrors.remove(url)
+                except requests.exceptions.RequestException as error:
+                    failures[url] = f"{type(error).__name__}: {error}"
+                except OSError as error:
+                    raise OSError(error.errno, f"{download.name} cannot be saved in {folder}: {error}") from error
+                except ValueError:  # pooch's word for a wrong checksum
+                    failures[url] = f"the file is not the expected one ({download.checksum})"
+    reasons = "; ".join(f"{url}: {reason}" for url, reason in failures.items())
+    raise DownloadError(f"no mirror gave {download.name}: {reasons}")
+
+
+class _PoochBar:
+    """A progress bar as pooch wants it: it sets `total`, adds what has come, and at the end fills up and closes."""
+
+    def __init__(self, bar: Any) -> None:
+        self.bar, self._total = bar, 0
+
+    @property
+    def total(self) -> int:
+        return self._total
+
+    @total.setter
+    def total(self, value: int) -> None:
+        self._total = value
+        self.bar.of(value)
+
+    def update(self, amount: int) -> None:
+        self.bar.add(amount)
+
+    def reset(self) -> None:
+        self.bar.restart()
+
+    def close(self) -> None:
+        """Nothing to do: the bar closes with its context."""

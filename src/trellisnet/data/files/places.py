@@ -1,0 +1,131 @@
+"""Where the files of a dataset are: in the folders of the user, in the cache, or on a server."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from trellisnet.data.files.archives import unpack
+from trellisnet.data.files.cache import cache_folder, locked
+from trellisnet.data.files.download import Download, DownloadError, fetch
+
+DATA_VARIABLE = "TRELLISNET_DATA"
+
+
+@dataclass(frozen=True)
+class Source:
+    """The files of a dataset, and how to get them.
+
+    Attributes:
+        folders: names of the folder that may hold the files, the usual one first.
+        files: their names; each may also end in `.gz`.
+        downloads: the files themselves, or archives that hold them.
+    """
+
+    folders: tuple[str, ...]
+    files: tuple[str, ...]
+    downloads: tuple[Download, ...]
+
+
+class MissingDataError(FileNotFoundError):
+    """A dataset is in none of the places searched and cannot be downloaded."""
+
+
+def search_places(root: str | Path | None) -> list[Path]:
+    """Folders in which datasets are looked for: `root`, `$TRELLISNET_DATA`, and the downloads in the cache."""
+    places = []
+    for given, value in (("root", root), (f"${DATA_VARIABLE}", os.environ.get(DATA_VARIABLE))):
+        if value:
+            place = Path(value).expanduser()
+            if not place.is_dir():
+                raise NotADirectoryError(f"{given} must be a folder, got {str(value)!r}")
+            places.append(place)
+    return [*places, _downloads()]
+
+
+def find(sources: Sequence[Source], root: str | Path | None = None) -> tuple[Source, dict[str, Path]]:
+    """Find or download the files of a dataset that may come in several forms.
+
+    Args:
+        sources: the forms, the preferred one first; that one is downloaded if none is there.
+        root: a folder to search first.
+
+    Returns:
+        The form that was found, and the path of each of its files.
+
+    Raises:
+        MissingDataError: says which files are wanted, where they can be had and where to put them.
+    """
+    places = search_places(root)
+    for place in places:
+        for source in sources:
+            if files := _files_in(place, source):
+                return source, files
+    for place in places:
+        for source in sources:
+            if files := _unpacked(place, source):
+                return source, files
+    try:
+        return sources[0], _downloaded(sources[0])
+    except DownloadError as error:
+        raise MissingDataError(_wanted(sources, places, error)) from error
+
+
+def _downloads() -> Path:
+    return cache_folder() / "downloads"
+
+
+def _files_in(place: Path, source: Source) -> dict[str, Path] | None:
+    for folder in (*(place / name for name in source.folders), place):
+        paths = {
+            name: path
+            for name in source.files
+            for path in (folder / f"{name}.gz", folder / name)  # the plain file counts if both are there
+            if path.is_file()
+        }
+        if len(paths) == len(source.files):
+            return paths
+    return None
+
+
+def _unpacked(place: Path, source: Source) -> dict[str, Path] | None:
+    """The files of an archive that the user has put there; they are unpacked into the cache, not beside it."""
+    archives = [download for download in source.downloads if download.members]
+    for folder in (*(place / name for name in source.folders), place):
+        paths = [folder / archive.name for archive in archives]
+        if paths and all(path.is_file() for path in paths):
+            target = _downloads() / source.folders[0]
+            with locked(target):
+                for path, archive in zip(paths, archives, strict=True):
+                    unpack(path, archive.members, target)
+            return _files_in(_downloads(), source)
+    return None
+
+
+def _downloaded(source: Source) -> dict[str, Path]:
+    target = _downloads() / source.folders[0]
+    with locked(target):
+        if files := _files_in(_downloads(), source):  # another process was faster
+            return files
+        for download in source.downloads:
+            path = fetch(download, target)
+            if download.members:
+                unpack(path, download.members, target)
+                path.unlink()
+    files = _files_in(_downloads(), source)
+    assert files, f"the downloads of {source.folders[0]} do not hold all of its files"
+    return files
+
+
+def _wanted(sources: Sequence[Source], places: Sequence[Path], error: DownloadError) -> str:
+    lines = [f"{sources[0].folders[0]}: not found, and not downloaded: {error}"]
+    for source in sources:
+        lines.append(f"wanted in a folder {source.folders[0]!r}: {', '.join(source.files)} (each may end in .gz)")
+        for download in source.downloads:
+            what = f"{download.name}, which holds them," if download.members else download.name
+            lines.append(f"  {what} can be had from {' or '.join(download.urls)} ({download.checksum})")
+    lines.append(f"searched: {', '.join(map(str, places))}")
+    lines.append(f"put them into one of these, or say where they are with root (--data.root) or ${DATA_VARIABLE}")
+    return "\n".join(lines)

@@ -1,0 +1,1 @@
+"""Sequences with an answer each: pixels, stress tests of memory, and the user's own series."""

@@ -1,0 +1,82 @@
+"""Sequences from NumPy files."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trellisnet.data.sequences.series import Series
+
+SUFFIXES = (".npy", ".npz")
+
+
+def read_arrays(path: Path, targets: str | None) -> Series:
+    """The series of a `.npy` or `.npz` file.
+
+    A `.npy` file has values (series, steps, channels), or (series, steps) of one channel. A `.npz` file has them as
+    `values`; for series of unequal lengths instead all steps one after the other, (steps, channels) or (steps,), and
+    the number of each series' steps as `lengths`.
+
+    Args:
+        path: the file.
+        targets: name of the array of answers, one row a series: "label" or "target"; None if there is none.
+    """
+    arrays = _read(path)
+    if "values" not in arrays:
+        raise ValueError(f"{path}: must have an array 'values', got {', '.join(map(repr, arrays))}")
+    values = arrays["values"]
+    if not np.issubdtype(values.dtype, np.number) or np.issubdtype(values.dtype, np.complexfloating):
+        raise ValueError(f"{path}: 'values' must be numbers, got {values.dtype}")
+    if "lengths" in arrays:
+        lengths = arrays["lengths"].astype(np.int64)
+        if lengths.ndim != 1 or values.ndim not in (1, 2) or lengths.sum() != len(values) or lengths.min(initial=1) < 1:
+            raise ValueError(
+                f"{path}: 'lengths' must be of at least 1 and add up to the {len(values):,} steps of 'values' "
+                f"(steps, channels), got {lengths.sum():,} and shape {values.shape}"
+            )
+    elif values.ndim in (2, 3):
+        lengths = np.full(len(values), values.shape[1], dtype=np.int64)
+        values = values.reshape(-1, *values.shape[2:])
+    else:
+        raise ValueError(f"{path}: 'values' must be (series, steps) or (series, steps, channels), got {values.shape}")
+    if len(values) == 0:
+        raise ValueError(f"{path}: has no values")
+    values = values.reshape(len(values), -1)
+    wrong = np.argwhere(~np.isfinite(values))
+    if len(wrong):
+        step, channel = wrong[0]
+        series = int(np.searchsorted(lengths.cumsum(), step, side="right"))
+        step -= lengths[:series].sum()
+        where = f"series {series:,}, step {step:,}, channel {channel}"
+        raise ValueError(f"{path}: 'values' must be finite numbers, got {values[tuple(wrong[0])]} in {where}")
+    answers = None if targets is None else _per_series(path, arrays, targets, len(lengths))
+    split = _per_series(path, arrays, "split", len(lengths)).astype(str) if "split" in arrays else None
+    names = [str(number) for number in range(len(lengths))]
+    return Series(path, values.astype(np.float32), lengths, names, answers, split)
+
+
+def _read(path: Path) -> dict[str, NDArray[Any]]:
+    if not path.is_file():
+        raise FileNotFoundError(f"path must be a file, got {str(path)!r}")
+    if path.stat().st_size == 0:
+        raise ValueError(f"{path}: is empty")
+    try:
+        content = np.load(path, allow_pickle=False)
+        if isinstance(content, np.ndarray):
+            return {"values": content}
+        with content:
+            return {name: content[name] for name in content.files}
+    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{path}: not a NumPy file of plain arrays: {error}") from error
+
+
+def _per_series(path: Path, arrays: dict[str, NDArray[Any]], name: str, series: int) -> NDArray[Any]:
+    if name not in arrays:
+        raise ValueError(f"{path}: must have an array {name!r}, got {', '.join(map(repr, arrays))}")
+    if arrays[name].shape[:1] != (series,):
+        raise ValueError(f"{path}: {name!r} must have {series:,} rows, one a series, got shape {arrays[name].shape}")
+    return arrays[name]

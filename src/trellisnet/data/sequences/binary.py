@@ -1,0 +1,32 @@
+"""Reading binary files, plain or compressed, with errors that name them."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+GZIP_MAGIC = b"\x1f\x8b"
+
+
+def read_bytes(path: Path) -> bytes:
+    """The content of a file; what is compressed is told by its first bytes, not by its name."""
+    content = path.read_bytes()
+    if not content:
+        raise ValueError(f"{path}: is empty")
+    if content.startswith(GZIP_MAGIC):
+        try:
+            return gzip.decompress(content)
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise ValueError(f"{path}: truncated or damaged gzip file: {error}") from error
+    return content
+
+
+def check_labels(path: Path, labels: NDArray[np.integer], classes: int) -> None:
+    """Every label is in its range."""
+    wrong = np.flatnonzero((labels < 0) | (labels >= classes))
+    if len(wrong):
+        raise ValueError(f"{path}: labels must be in [0, {classes}), got {labels[wrong[0]]} in record {wrong[0]:,}")

@@ -1,0 +1,160 @@
+"""Images as sequences of pixels: sequential and permuted MNIST, sequential CIFAR-10."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trellisnet.core.checks import positive_int
+from trellisnet.data.batches import Items
+from trellisnet.data.files.download import Download
+from trellisnet.data.files.places import Source, find
+from trellisnet.data.sequences.binary import check_labels, read_bytes
+from trellisnet.data.sequences.cifar import read_binary, read_pickle
+from trellisnet.data.sequences.data import SequenceData
+from trellisnet.data.sequences.idx import parse_idx
+
+MNIST_SHAPE = (28, 28)
+PERMUTATION_SEED = 92916  # as in several published programs; NumPy's RandomState gives the same numbers for ever
+CIFAR_LABELS = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+
+
+class PixelItems(Items):
+    """Images that are kept as bytes and normalised as they are asked for.
+
+    Args:
+        pixels: (N, T, C), bytes.
+        labels: (N,).
+        values: (256,), what each byte stands for.
+        order: a permutation of the steps.
+    """
+
+    def __init__(
+        self,
+        pixels: NDArray[np.uint8],
+        labels: NDArray[np.int64],
+        values: NDArray[np.float32],
+        order: NDArray[np.int64] | None = None,
+    ) -> None:
+        self.pixels, self.labels, self.values, self.order = pixels, labels, values, order
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def take(
+        self, indices: NDArray[np.int64], steps: int | None = None
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Pixels (B, T, C) and labels (B,)."""
+        pixels = self.pixels[indices]
+        return self.values[pixels if self.order is None else pixels[:, self.order]], self.labels[indices]
+
+    def part(self, rows: slice) -> PixelItems:
+        """Some of the images."""
+        return PixelItems(self.pixels[rows], self.labels[rows], self.values, self.order)
+
+
+def load_mnist(root: str | Path | None = None, *, permuted: bool = False, valid_items: int = 0) -> SequenceData:
+    """MNIST, 784 pixels one after the other, row by row or in a fixed random order; mean 0.1307, deviation 0.3081.
+
+    Args:
+        root: a folder to search first.
+        permuted: the order is `numpy.random.RandomState(92916).permutation(784)`.
+        valid_items: so many of the last training images become the split "valid".
+    """
+    _, files = find([MNIST], root)
+    order = np.random.RandomState(PERMUTATION_SEED).permutation(MNIST_SHAPE[0] * MNIST_SHAPE[1]) if permuted else None
+    splits = {}
+    for split, prefix in (("train", "train"), ("test", "t10k")):
+        images = _read_mnist(files, f"{prefix}-images-idx3-ubyte", 3)
+        labels = _read_mnist(files, f"{prefix}-labels-idx1-ubyte", 1).astype(np.int64)
+        splits[split] = PixelItems(images.reshape(len(images), -1, 1), labels, _normalised(0.1307, 0.3081), order)
+    name = "perm-mnist" if permuted else "seq-mnist"
+    note = f"the order of the pixels is that of NumPy's RandomState({PERMUTATION_SEED})" if permuted else ""
+    digits = tuple(str(digit) for digit in range(10))
+    return SequenceData(name, "classification", 1, 10, _hold_out(splits, valid_items), note, digits)
+
+
+def load_cifar10(root: str | Path | None = None, *, valid_items: int = 0) -> SequenceData:
+    """CIFAR-10, 1,024 pixels of three channels one after the other, row by row; (x - 0.5) / 0.5 of values from 0 to 1.
+
+    Args:
+        root: a folder to search first; the binary version and the Python version will do.
+        valid_items: so many of the last training images become the split "valid".
+    """
+    source, files = find([CIFAR_BINARY, CIFAR_PYTHON], root)
+    read = read_binary if source is CIFAR_BINARY else read_pickle
+    splits = {}
+    for split, names, expected in (("train", source.files[:5], 5000), ("test", source.files[5:], 1000)):
+        batches = [read(files[name]) for name in names]
+        labels = np.concatenate([labels for _, labels in batches])
+        if (counts := np.bincount(labels, minlength=10).tolist()) != [expected] * 10:
+            where = ", ".join(str(files[name]) for name in names)
+            raise ValueError(f"{where}: must have {expected:,} images of each class, got {counts}: not CIFAR-10")
+        planes = np.concatenate([images for images, _ in batches]).reshape(len(labels), 3, -1)
+        splits[split] = PixelItems(np.ascontiguousarray(planes.transpose(0, 2, 1)), labels, _normalised(0.5, 0.5))
+    return SequenceData("seq-cifar10", "classification", 3, 10, _hold_out(splits, valid_items), "", CIFAR_LABELS)
+
+
+def _hold_out(splits: dict[str, PixelItems], items: int) -> dict[str, PixelItems]:
+    training = splits["train"]
+    if positive_int("valid_items", items, minimum=0) >= len(training):
+        raise ValueError(f"valid_items must leave some of the {len(training):,} training images, got {items}")
+    if not items:
+        return splits
+    cut = len(training) - items
+    return {**splits, "train": training.part(slice(cut)), "valid": training.part(slice(cut, None))}
+
+
+def _normalised(mean: float, deviation: float) -> NDArray[np.float32]:
+    return ((np.arange(256) / 255 - mean) / deviation).astype(np.float32)
+
+
+def _read_mnist(files: Mapping[str, Path], name: str, dimensions: int) -> NDArray[np.uint8]:
+    path = files[name]
+    content = read_bytes(path)
+    array = parse_idx(content, dimensions, path)
+    if dimensions == 1:
+        check_labels(path, array, 10)
+    # Fashion-MNIST and others come under the same file names
+    if (found := hashlib.sha256(content).hexdigest()) != MNIST_HASHES[name]:
+        raise ValueError(f"{path}: not MNIST's: the SHA-256 of its content must be {MNIST_HASHES[name]}, got {found}")
+    return array
+
+
+def _mnist_downloads(hashes: Sequence[tuple[str, str]]) -> tuple[Download, ...]:
+    servers = ("https://ossci-datasets.s3.amazonaws.com/mnist", "https://storage.googleapis.com/cvdf-datasets/mnist")
+    return tuple(Download(name, tuple(f"{s}/{name}" for s in servers), f"md5:{md5}") for name, md5 in hashes)
+
+
+def _cifar(version: str, suffix: str, md5: str) -> Source:
+    folder, archive = f"cifar-10-batches-{suffix}", f"cifar-10-{version}.tar.gz"
+    ending = ".bin" if suffix == "bin" else ""
+    files = tuple(f"{name}{ending}" for name in (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"))
+    urls = tuple(f"https://{server}/{archive}" for server in ("www.cs.toronto.edu/~kriz", "cave.cs.toronto.edu/kriz"))
+    return Source((folder,), files, (Download(archive, urls, f"md5:{md5}", tuple(f"{folder}/{f}" for f in files)),))
+
+
+MNIST_HASHES = {  # of the unpacked content: the same images are about in differently packed files
+    "train-images-idx3-ubyte": "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
+    "train-labels-idx1-ubyte": "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
+    "t10k-images-idx3-ubyte": "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+    "t10k-labels-idx1-ubyte": "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
+}
+MNIST = Source(
+    ("mnist", "MNIST/raw"),
+    tuple(MNIST_HASHES),
+    _mnist_downloads(
+        [
+            ("train-images-idx3-ubyte.gz", "f68b3c2dcbeaaa9fbdd348bbdeb94873"),
+            ("train-labels-idx1-ubyte.gz", "d53e105ee54ea40749a09fcbcd1e9432"),
+            ("t10k-images-idx3-ubyte.gz", "9fb629c4189551a2d022fa330f9573f3"),
+            ("t10k-labels-idx1-ubyte.gz", "ec29112dd5afa0611ce80d1b7f02629c"),
+        ]
+    ),
+)
+CIFAR_BINARY = _cifar("binary", "bin", "c32a1d4ab5d03f1284b67883e8d87530")
+CIFAR_PYTHON = _cifar("python", "py", "c58f30108f718f92721af3b95e74349a")

@@ -1,0 +1,38 @@
+"""What a text dataset is to the rest of the program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trellisnet.data.batches import TextBatches
+from trellisnet.data.checks import pick
+from trellisnet.data.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True)
+class TextData:
+    """A text in numbered tokens.
+
+    Attributes:
+        name: of the dataset.
+        vocabulary: the tokens.
+        splits: "train", "valid" and "test", each one long array of numbers, memory-mapped.
+        note: what someone who reads results on this text should know.
+    """
+
+    name: str
+    vocabulary: Vocabulary
+    splits: Mapping[str, NDArray[np.unsignedinteger]]
+    note: str = ""
+
+    def batches(
+        self, split: str, batch_size: int, steps: int, *, context: int = 0, rank: int = 0, world_size: int = 1
+    ) -> TextBatches:
+        """Windows of the text in columns; see `TextBatches`."""
+        return TextBatches(
+            pick("split", split, self.splits), batch_size, steps, context=context, rank=rank, world_size=world_size
+        )

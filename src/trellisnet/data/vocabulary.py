@@ -1,0 +1,119 @@
+"""The tokens of a text, and how a text is split into them and put together again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+END_OF_LINE = "<eos>"
+UNKNOWN = "<unk>"
+KINDS = ("characters", "words", "bpe")
+FILE_NAME = "vocabulary.json"
+
+
+class Vocabulary:
+    r"""The tokens of a text by number, the most frequent first.
+
+    Characters: every character is a token, the end of a line among them. Words: what stands between blanks is a token,
+    and `<eos>` ends a line. BPE: pieces of words, learned from a text; `merges` tells how.
+    What is not in the vocabulary becomes `<unk>` if that is, and is an error otherwise.
+
+    Args:
+        tokens: all different.
+        kind: "characters", "words" or "bpe".
+        merges: of "bpe": the pairs of pieces to join, in order.
+
+    >>> words = Vocabulary(["the", "<eos>", "cat", "<unk>"], "words")
+    >>> words.encode("the cat\nthe dog\n")
+    [0, 2, 1, 0, 3, 1]
+    >>> words.decode([0, 2, 1, 0])
+    'the cat\nthe'
+    """
+
+    def __init__(self, tokens: Iterable[str], kind: str, merges: Iterable[Sequence[str]] | None = None) -> None:
+        self.tokens = list(tokens)
+        if kind not in KINDS:
+            raise ValueError(f"kind must be one of {', '.join(map(repr, KINDS))}, got {kind!r}")
+        if (kind == "bpe") != (merges is not None):
+            raise ValueError(f"merges belong to kind 'bpe', got kind {kind!r} and merges {merges!r}")
+        self.kind = kind
+        self.merges = None if merges is None else [(left, right) for left, right in merges]
+        self.index = {token: number for number, token in enumerate(self.tokens)}
+        if len(self.index) < len(self.tokens):
+            twice = next(token for number, token in enumerate(self.tokens) if self.index[token] != number)
+            raise ValueError(f"tokens must differ, got {twice!r} more than once")
+        self._tokenizer: Any = None
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Vocabulary):
+            return NotImplemented
+        return (self.tokens, self.kind, self.merges) == (other.tokens, other.kind, other.merges)
+
+    __hash__ = None  # type: ignore[assignment]  # it has lists
+
+    def __repr__(self) -> str:
+        return f"Vocabulary({len(self)} {self.kind})"
+
+    def encode(self, text: str) -> list[int]:
+        """The numbers of the tokens of a text."""
+        if self.kind == "bpe":
+            lines = text.splitlines(keepends=True)
+            return [number for line in self._bpe().encode_batch(lines) for number in line.ids]
+        pieces = text if self.kind == "characters" else _words(text)
+        unknown = self.index.get(UNKNOWN)
+        numbers = [self.index.get(piece, unknown) for piece in pieces]
+        if None in numbers:
+            at = numbers.index(None)
+            raise ValueError(f"text must be of the vocabulary's {self.kind}, got {pieces[at]!r} at position {at}")
+        return [number for number in numbers if number is not None]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of the numbers of some tokens."""
+        numbers = [int(number) for number in ids]
+        for number in numbers:
+            if not 0 <= number < len(self.tokens):
+                raise ValueError(f"ids must be in [0, {len(self.tokens)}), got {number}")
+        if self.kind == "bpe":
+            return str(self._bpe().decode(numbers))
+        tokens = [self.tokens[number] for number in numbers]
+        if self.kind == "characters":
+            return "".join(tokens)
+        lines = " ".join("\n" if token == END_OF_LINE else token for token in tokens)
+        return lines.replace(" \n", "\n").replace("\n ", "\n")
+
+    def save(self, folder: str | Path) -> None:
+        """Write `vocabulary.json` into a folder."""
+        content: dict[str, object] = {"kind": self.kind, "tokens": self.tokens}
+        if self.merges is not None:
+            content["merges"] = self.merges
+        (Path(folder) / FILE_NAME).write_text(json.dumps(content, ensure_ascii=False, indent=0), encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Vocabulary:
+        """Read what `save` wrote."""
+        path = Path(folder) / FILE_NAME
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+            return cls(content["tokens"], content["kind"], content.get("merges"))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"{path}: not a vocabulary: {error!r}") from error
+
+    def _bpe(self) -> Any:
+        if self._tokenizer is None:
+            from trellisnet.data.text.bpe import make_tokenizer  # noqa: PLC0415
+
+            assert self.merges is not None
+            self._tokenizer = make_tokenizer(self.index, self.merges)
+        return self._tokenizer
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "_tokenizer": None}  # made again where it is needed
+
+
+def _words(text: str) -> list[str]:
+    return text.replace("\n", f" {END_OF_LINE} ").split()
