@@ -20,13 +20,15 @@ class Source:
 
     Attributes:
         folders: names of the folder that may hold the files, the usual one first.
-        files: their names; each may also end in `.gz`.
+        files: their names.
         downloads: the files themselves, or archives that hold them.
+        may_be_gzipped: each file will also do as `.gz`.
     """
 
     folders: tuple[str, ...]
     files: tuple[str, ...]
     downloads: tuple[Download, ...]
+    may_be_gzipped: bool = False
 
 
 class MissingDataError(FileNotFoundError):
@@ -83,7 +85,7 @@ def _files_in(place: Path, source: Source) -> dict[str, Path] | None:
             name: path
             for name in source.files
             for path in (folder / f"{name}.gz", folder / name)  # the plain file counts if both are there
-            if path.is_file()
+            if path.is_file() and (path.suffix != ".gz" or source.may_be_gzipped)
         }
         if len(paths) == len(source.files):
             return paths
@@ -122,7 +124,7 @@ def _downloaded(source: Source) -> dict[str, Path]:
 def _wanted(sources: Sequence[Source], places: Sequence[Path], error: DownloadError) -> str:
     lines = [f"{sources[0].folders[0]}: not found, and not downloaded: {error}"]
     for source in sources:
-        lines.append(f"wanted in a folder {source.folders[0]!r}: {', '.join(source.files)} (each may end in .gz)")
+        lines.append(f"wanted in a folder {source.folders[0]!r}: {', '.join(source.files)}")
         for download in source.downloads:
             what = f"{download.name}, which holds them," if download.members else download.name
             lines.append(f"  {what} can be had from {' or '.join(download.urls)} ({download.checksum})")

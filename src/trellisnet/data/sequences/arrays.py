@@ -65,11 +65,9 @@ def _read(path: Path) -> dict[str, NDArray[Any]]:
     if path.stat().st_size == 0:
         raise ValueError(f"{path}: is empty")
     try:
-        content = np.load(path, allow_pickle=False)
-        if isinstance(content, np.ndarray):
-            return {"values": content}
-        with content:
-            return {name: content[name] for name in content.files}
+        with path.open("rb") as file:
+            content = np.load(file, allow_pickle=False)
+            return {"values": content} if isinstance(content, np.ndarray) else dict(content)
     except (ValueError, EOFError, zipfile.BadZipFile) as error:
         raise ValueError(f"{path}: not a NumPy file of plain arrays: {error}") from error
 

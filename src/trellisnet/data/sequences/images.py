@@ -20,6 +20,7 @@ from trellisnet.data.sequences.idx import parse_idx
 
 MNIST_SHAPE = (28, 28)
 PERMUTATION_SEED = 92916  # as in several published programs; NumPy's RandomState gives the same numbers for ever
+CLASS_IMAGES = {"train": 5000, "test": 1000}  # of CIFAR-10
 CIFAR_LABELS = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
 
@@ -88,7 +89,8 @@ def load_cifar10(root: str | Path | None = None, *, valid_items: int = 0) -> Seq
     source, files = find([CIFAR_BINARY, CIFAR_PYTHON], root)
     read = read_binary if source is CIFAR_BINARY else read_pickle
     splits = {}
-    for split, names, expected in (("train", source.files[:5], 5000), ("test", source.files[5:], 1000)):
+    for split, names in (("train", source.files[:5]), ("test", source.files[5:])):
+        expected = CLASS_IMAGES[split]
         batches = [read(files[name]) for name in names]
         labels = np.concatenate([labels for _, labels in batches])
         if (counts := np.bincount(labels, minlength=10).tolist()) != [expected] * 10:
@@ -135,7 +137,8 @@ def _cifar(version: str, suffix: str, md5: str) -> Source:
     ending = ".bin" if suffix == "bin" else ""
     files = tuple(f"{name}{ending}" for name in (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"))
     urls = tuple(f"https://{server}/{archive}" for server in ("www.cs.toronto.edu/~kriz", "cave.cs.toronto.edu/kriz"))
-    return Source((folder,), files, (Download(archive, urls, f"md5:{md5}", tuple(f"{folder}/{f}" for f in files)),))
+    members = tuple(f"{folder}/{file}" for file in files)
+    return Source((folder,), files, (Download(archive, urls, f"md5:{md5}", members),), may_be_gzipped=True)
 
 
 MNIST_HASHES = {  # of the unpacked content: the same images are about in differently packed files
@@ -155,6 +158,7 @@ MNIST = Source(
             ("t10k-labels-idx1-ubyte.gz", "ec29112dd5afa0611ce80d1b7f02629c"),
         ]
     ),
+    may_be_gzipped=True,
 )
 CIFAR_BINARY = _cifar("binary", "bin", "c32a1d4ab5d03f1284b67883e8d87530")
 CIFAR_PYTHON = _cifar("python", "py", "c58f30108f718f92721af3b95e74349a")

@@ -49,8 +49,6 @@ def load_corpus(name: str, root: str | Path | None = None, corpora: Mapping[str,
     corpus = (CORPORA if corpora is None else corpora)[name]
     _, files = find([corpus.source], root)
     for file, path in files.items():
-        if path.suffix == ".gz":
-            raise ValueError(f"{path}: must be unpacked, text is read in place")
         if file in corpus.hashes:
             _check_content(path, corpus.hashes[file])
     splits = {

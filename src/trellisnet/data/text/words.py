@@ -14,7 +14,7 @@ from trellisnet.data.text.numbers import Numbers
 from trellisnet.data.vocabulary import END_OF_LINE
 
 LONGEST = 2**16  # bytes of a word
-TABLE_BITS = 20
+TABLE_BITS = 22
 IS_BLANK = np.zeros(256, dtype=bool)
 IS_BLANK[list(b"\t\n\v\f\r ")] = True  # as bytes.split()
 LOW_BYTES = np.array([2 ** (8 * n) - 1 for n in range(9)], dtype=np.uint64)
@@ -43,17 +43,17 @@ class WordNumbers(Numbers):
         """The numbers of the words of a text."""
         text, starts, lengths = _find_words(block.replace(b"\n", f" {END_OF_LINE} ".encode()))
         keys = _keys(text, starts, lengths)
-        slots = keys >> np.uint64(64 - TABLE_BITS)
+        slots = (keys >> np.uint64(64 - TABLE_BITS)).view(np.int64)  # signed, as indices are
         numbers: NDArray[np.uint32] = self._slot_numbers[slots]
         missed = np.flatnonzero(self._slot_keys[slots] != keys)
         if len(missed):
             different, first, inverse = np.unique(keys[missed], return_index=True, return_inverse=True)
-            # in the order of the text, so that numbers do not depend on keys
-            for at in missed[np.sort(first)].tolist():
-                key = int(keys[at])
-                if key not in self._numbers:
-                    self._add(key, text[starts[at] : starts[at] + lengths[at]].tobytes())
-            found = np.array([self._numbers[key] for key in different.tolist()], dtype=np.uint32)
+            different = different.tolist()
+            new = [i for i, key in enumerate(different) if key not in self._numbers]
+            for i in sorted(new, key=first.__getitem__):  # in the order of the text
+                at = missed[first[i]]
+                self._add(different[i], text[starts[at] : starts[at] + lengths[at]].tobytes())
+            found = np.array([self._numbers[key] for key in different], dtype=np.uint32)
             numbers[missed] = found[inverse]
         return numbers
 
@@ -87,7 +87,7 @@ def _keys(text: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[n
     words of WikiText-103 do has a chance of 2 in a billion.
     """
     aligned = text.view("<u8")
-    keys = lengths.astype(np.uint64)
+    keys = lengths.astype(np.uint64) * MULTIPLIER  # so that a word that ends in zero bytes is not that without them
     which: slice | NDArray[np.int64] = slice(None)
     while len(starts):
         index, shift = starts >> 3, ((starts & 7) << 3).astype(np.uint64)

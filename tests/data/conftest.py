@@ -1,0 +1,80 @@
+import gzip
+import os
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+REAL_DATA = os.environ.get("TRELLISNET_DATA")
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path_factory, monkeypatch):
+    """Every test has a cache of its own, and sees no data but what it makes."""
+    folder = tmp_path_factory.mktemp("cache")
+    monkeypatch.setenv("TRELLISNET_CACHE", str(folder))
+    monkeypatch.delenv("TRELLISNET_DATA", raising=False)
+    return folder
+
+
+@pytest.fixture
+def real_data():
+    if not REAL_DATA:
+        pytest.skip("needs the real corpora: set $TRELLISNET_DATA to a folder that has them (see docs/data.md)")
+    return REAL_DATA
+
+
+class Server:
+    """A real HTTP server. `files` are what it has; `broken` says what is wrong with the first answers for a file."""
+
+    def __init__(self):
+        self.files, self.broken, self.asked = {}, {}, []
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self):
+                name = self.path.lstrip("/")
+                outer.asked.append(name)
+                faults = outer.broken.get(name, [])
+                fault = faults.pop(0) if faults else None
+                if name not in outer.files or fault == "missing":
+                    self.send_error(404)
+                    return
+                if fault == "busy":
+                    self.send_error(503)
+                    return
+                content = outer.files[name]
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(content)))
+                self.end_headers()
+                if fault == "truncated":
+                    content = content[: len(content) // 2]
+                elif fault == "corrupt":
+                    content = bytes(len(content))
+                self.wfile.write(content)
+
+            def log_message(self, *_):
+                pass
+
+        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.http.server_port}"
+        self.thread = threading.Thread(target=self.http.serve_forever, kwargs={"poll_interval": 0.01})
+        self.thread.start()
+
+    def close(self):
+        self.http.shutdown()
+        self.http.server_close()
+        self.thread.join()
+
+
+@pytest.fixture
+def server(monkeypatch):
+    monkeypatch.setattr("trellisnet.data.files.download.time.sleep", lambda _: None)
+    server = Server()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def gz():
+    return lambda content: gzip.compress(content, mtime=0)

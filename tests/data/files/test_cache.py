@@ -1,0 +1,107 @@
+import errno
+import hashlib
+import multiprocessing
+import resource
+
+import pytest
+
+from trellisnet.data.files.cache import cached
+from trellisnet.data.text.own import load_text
+
+
+def entries(cache):
+    folder = cache / "entries"
+    return [path for path in folder.iterdir() if not path.name.endswith(".lock")] if folder.exists() else []
+
+
+def test_an_entry_is_built_once():
+    calls = []
+
+    def build(folder):
+        calls.append(folder)
+        (folder / "a").write_text("content")
+
+    first, second = cached("x", "key", build), cached("x", "key", build)
+    assert first == second
+    assert (first / "a").read_text() == "content"
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize("error", [ValueError("bad"), KeyboardInterrupt()])
+def test_a_failed_build_leaves_nothing(cache, error):
+    def build(folder):
+        (folder / "a").write_text("half")
+        raise error
+
+    with pytest.raises(type(error)):
+        cached("x", "key", build)
+    assert not entries(cache)
+
+
+def test_what_a_killed_process_left_is_swept(cache):
+    leftover = cache / "entries" / ".x-key.tmp-12345"
+    leftover.mkdir(parents=True)
+    (leftover / "a").write_text("half")
+    entry = cached("x", "key", lambda folder: (folder / "b").touch())
+    assert entries(cache) == [entry]
+
+
+def test_an_unwritable_cache_is_named(tmp_path, monkeypatch):
+    in_the_way = tmp_path / "file"
+    in_the_way.touch()
+    for place in (in_the_way, "/proc/nothing"):  # root may write anywhere else
+        monkeypatch.setenv("TRELLISNET_CACHE", str(place))
+        with pytest.raises(OSError, match=rf"the cache folder {place}/entries cannot be written .*\$TRELLISNET_CACHE"):
+            cached("x", "key", lambda folder: None)
+
+
+def test_a_full_disk_leaves_no_entry_and_the_text_as_it_was(cache, tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("some words\n" * 100_000)
+    before = path.stat().st_mtime_ns, path.read_bytes()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, limits[1]))  # the system refuses to write more
+    try:
+        with pytest.raises(OSError, match=r"writing the cache entry .*text-.* failed \(File too large\)"):
+            load_text(path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not entries(cache)
+    assert (path.stat().st_mtime_ns, path.read_bytes()) == before
+    assert len(load_text(path).splits["train"]) > 900_000
+
+
+def test_no_space_left_is_told_as_such():
+    def build(folder):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left") as caught:
+        cached("x", "key", build)
+    assert caught.value.errno == errno.ENOSPC
+
+
+def test_errors_of_other_files_are_not_blamed_on_the_cache(tmp_path):
+    with pytest.raises(FileNotFoundError) as caught:
+        cached("x", "key", lambda folder: (tmp_path / "missing").read_bytes())
+    assert caught.value.filename == str(tmp_path / "missing")
+
+
+def _load(path, barrier, queue):
+    barrier.wait()
+    queue.put(hashlib.sha256(load_text(path, "words").splits["train"].tobytes()).hexdigest())
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # the children use NumPy only
+def test_processes_that_start_at_once_agree(cache, tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("the same words for all of us\n" * 20_000)
+    fork = multiprocessing.get_context("fork")
+    barrier, queue = fork.Barrier(4), fork.Queue()
+    processes = [fork.Process(target=_load, args=(path, barrier, queue)) for _ in range(4)]
+    for process in processes:
+        process.start()
+    assert len({queue.get(timeout=60) for _ in processes}) == 1
+    for process in processes:
+        process.join()
+        assert process.exitcode == 0
+    assert len(entries(cache)) == 1

@@ -1,0 +1,248 @@
+import csv
+
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from trellisnet.data import load
+
+LENGTHS = [5, 3, 9, 1, 7, 4, 6, 2, 8, 5, 5, 5]
+
+
+def rows():
+    """Series of unequal lengths, one row a step, shuffled; the label is the parity, the target the sum of `a`."""
+    rng = np.random.default_rng(0)
+    found = []
+    for name, length in enumerate(LENGTHS):
+        a, b = rng.normal(5, 2, size=(2, length)).round(3)
+        for t in range(length):
+            answer = {"label": "odd" if name % 2 else "even", "sum": round(float(a.sum()), 3)}
+            found.append({"id": f"s{name}", "t": t, "a": a[t], "b": b[t], **answer})
+    rng.shuffle(found)
+    return found
+
+
+def write(path, table):
+    if path.suffix == ".csv":
+        with path.open("w", newline="") as file:
+            writer = csv.DictWriter(file, list(table[0]))
+            writer.writeheader()
+            writer.writerows(table)
+    else:
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(table), path)
+    return path
+
+
+def series_of(table, name):
+    return np.array([[row["a"], row["b"]] for row in sorted(table, key=lambda row: row["t"]) if row["id"] == name])
+
+
+@pytest.fixture(params=[".csv", ".parquet"])
+def path(request, tmp_path):
+    return write(tmp_path / f"data{request.param}", rows())
+
+
+COLUMNS = {"values": ["a", "b"], "series": "id", "time": "t"}
+
+
+def everything(data):
+    """Inputs, targets and lengths of all series of all splits."""
+    for items in data.splits.values():
+        inputs, targets = items.take(np.arange(len(items)), int(items.lengths.max()))
+        yield from zip(inputs, targets, items.lengths, strict=True)
+
+
+def test_classification(path):
+    data = load("series", path=path, task="classification", label="label", standardise=False, **COLUMNS)
+    assert (data.task, data.input_size, data.output_size, data.labels) == ("classification", 2, 2, ("even", "odd"))
+    assert {name: len(items) for name, items in data.splits.items()} == {"train": 10, "valid": 1, "test": 1}
+    seen = set()
+    for inputs, label, length in everything(data):
+        name = next(f"s{i}" for i in range(12) if np.allclose(series_of(rows(), f"s{i}")[0], inputs[0], atol=1e-6))
+        np.testing.assert_allclose(inputs[:length], series_of(rows(), name), atol=1e-6)
+        assert not inputs[length:].any()
+        assert label == int(name[1:]) % 2
+        seen.add(name)
+    assert len(seen) == 12
+
+
+def test_regression_is_standardised(path):
+    data = load("series", path=path, task="regression", targets=["sum"], **COLUMNS)
+    assert (data.task, data.input_size, data.output_size) == ("regression", 2, 1)
+    training = data.splits["train"]
+    inputs, targets = training.take(np.arange(len(training)), 9)
+    steps = np.concatenate([row[:length] for row, length in zip(inputs, training.lengths, strict=True)])
+    np.testing.assert_allclose(steps.mean(0), 0, atol=1e-5)
+    np.testing.assert_allclose(steps.std(0), 1, atol=1e-5)
+    np.testing.assert_allclose(targets.std(), 1, atol=1e-5)
+    for inputs, target, length in everything(data):
+        restored = data.input_scale.restore(inputs[:length])[:, 0].sum()
+        np.testing.assert_allclose(data.target_scale.restore(target), restored, rtol=1e-4)
+
+
+def test_a_column_may_say_the_split(tmp_path):
+    table = [{**row, "part": "test" if row["id"] in ("s1", "s2") else "train"} for row in rows()]
+    path = write(tmp_path / "data.csv", table)
+    data = load("series", path=path, task="classification", label="label", split="part", **COLUMNS)
+    assert {name: len(items) for name, items in data.splits.items()} == {"train": 10, "test": 2}
+    write(path, [{**row, "part": "dev"} for row in table])
+    with pytest.raises(ValueError, match=r"data\.csv: split must be one of 'train', 'valid', 'test', got 'dev'"):
+        load("series", path=path, task="classification", label="label", split="part", **COLUMNS)
+
+
+def test_forecasting(tmp_path):
+    table = [{"day": f"2024-{1 + i // 28:02}-{1 + i % 28:02}", "load": i} for i in range(100)]
+    path = write(tmp_path / "load.csv", table[::-1])
+    options = {"values": ["load"], "time": "day", "window": 6, "horizon": 2}
+    data = load("series", path=path, task="forecasting", standardise=False, **options)
+    assert (data.task, data.input_size, data.output_size) == ("regression", 1, 2)
+    predicted = {}
+    for name, items in data.splits.items():
+        inputs, targets = items.take(np.arange(len(items)))
+        assert inputs.shape[1:] == (6, 1)
+        np.testing.assert_array_equal(targets, inputs[:, -1] + [1, 2])
+        predicted[name] = targets.min(), targets.max()
+    assert predicted == {"train": (6, 79), "valid": (80, 89), "test": (90, 99)}
+    scaled = load("series", path=path, task="forecasting", **options)
+    inputs, targets = scaled.splits["test"].take(np.array([0]))
+    np.testing.assert_allclose(scaled.target_scale.restore(targets), [[90, 91]], rtol=1e-5)
+    np.testing.assert_allclose(scaled.input_scale.mean, [39.5])  # of the training steps only
+
+
+def test_forecasting_of_several_series(tmp_path):
+    values = np.stack([np.arange(40), np.arange(40) + 1000])[..., None]
+    np.save(tmp_path / "a.npy", values)
+    data = load("series", path=tmp_path / "a.npy", task="forecasting", window=3, standardise=False)
+    inputs, targets = data.splits["train"].take(np.arange(len(data.splits["train"])))
+    np.testing.assert_array_equal(targets, inputs[:, -1] + 1)  # no window runs into the next series
+    assert len(inputs) == 2 * (32 - 3)
+
+
+def test_numpy_files(tmp_path):
+    rng = np.random.default_rng(0)
+    equal, ragged = tmp_path / "equal.npz", tmp_path / "ragged.npz"
+    values = rng.normal(size=(20, 6, 3))
+    np.savez(equal, values=values, label=np.arange(20) % 4)
+    lengths = np.array(LENGTHS)
+    np.savez(ragged, values=rng.normal(size=lengths.sum()), lengths=lengths, target=rng.normal(size=(12, 2)))
+    data = load("series", path=equal, task="classification", classes=5, standardise=False)
+    assert (data.input_size, data.output_size) == (3, 5)
+    inputs, labels = data.splits["train"].take(np.arange(16), 6)
+    for row, label in zip(inputs, labels, strict=True):
+        index = np.flatnonzero(np.isclose(values[:, 0, 0], row[0, 0], atol=1e-6))[0]
+        np.testing.assert_allclose(row, values[index], atol=1e-6)
+        assert label == index % 4
+    data = load("series", path=ragged, task="regression")
+    assert (data.input_size, data.output_size) == (1, 2)
+    assert sorted(length for items in data.splits.values() for length in items.lengths) == sorted(LENGTHS)
+    batch = next(iter(data.batches("train", 4)))
+    assert batch.inputs.shape == (4, batch.lengths.max(), 1)
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "message"),
+    [
+        (lambda row: row.update(a="nan"), {}, r"column 'a', line 4: must be a finite number, got nan"),
+        (lambda row: row.update(a="many"), {}, r"column 'a', line 4: must be a number, got 'many'"),
+        (lambda row: row.update(a=""), {}, r"column 'a', line 4: must be a number, got ''"),
+        (lambda row: row.update(label=""), {}, r"column 'label', line 4: must not be empty"),
+        (lambda row: row.update(label="new"), {}, r"column 'label', line \d+: must be the same in a whole series"),
+        (lambda row: None, {"values": ["a", "c"]}, r"must have a column 'c', got 'id', 't', 'a', 'b', 'label', 'sum'"),
+        (lambda row: None, {"classes": 2}, r"labels must be integers below classes = 2"),
+        (
+            lambda row: None,
+            {"time": "label"},
+            r"column 'label', line \d+: a series must have one row a moment, got (odd|even) twice",
+        ),
+    ],
+)
+def test_bad_tables(tmp_path, change, options, message):
+    table = rows()
+    while LENGTHS[int(table[2]["id"][1:])] == 1:
+        table.append(table.pop(2))
+    change(table[2])  # line 4 of the file
+    path = write(tmp_path / "data.csv", table)
+    with pytest.raises(ValueError, match=rf"data\.csv: {message}"):
+        load("series", **{"path": path, "task": "classification", "label": "label", **COLUMNS, **options})
+
+
+def test_gaps_in_parquet(tmp_path):
+    table = rows()
+    table[7]["b"] = None
+    path = write(tmp_path / "data.parquet", table)
+    with pytest.raises(ValueError, match=r"data\.parquet: column 'b', row 7: must be a finite number, got nan"):
+        load("series", path=path, task="classification", label="label", **COLUMNS)
+    with pytest.raises(ValueError, match=r"data\.parquet: must have a column 'c', got 'id'"):
+        load("series", path=path, task="classification", label="c", **COLUMNS)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.csv", b"", "is empty"),
+        ("a.csv", b"id,t,a,b,label\n", "has no rows"),
+        ("a.csv", b"id,t,a,b,label\n1,2,3\n", "line 2 must have 5 fields, got 3"),
+        ("a.csv", b"id,t,a,b,label\n1,2,3,4,\xff\n", "must be UTF-8"),
+        ("a.parquet", b"PAR1 but no more", "not a Parquet file"),
+        ("a.npy", b"nonsense", "not a NumPy file"),
+        ("a.npz", b"PK\x03\x04", "not a NumPy file"),
+        ("a.txt", b"1 2 3", r"must end in \.npy, \.npz, \.csv, \.parquet"),
+    ],
+)
+def test_bad_files(tmp_path, name, content, message):
+    path = tmp_path / name
+    path.write_bytes(content)
+    columns = {} if name.startswith("a.np") else {"label": "label", **COLUMNS}
+    with pytest.raises(ValueError, match=rf"{name}: {message}"):
+        load("series", path=path, task="classification", **columns)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"label": [0, 1]}, "must have an array 'values', got 'label'"),
+        ({"values": np.ones((3, 4))}, "must have an array 'label', got 'values'"),
+        ({"values": np.ones((3, 4)), "label": [0, 1]}, r"'label' must have 3 rows, one a series, got shape \(2,\)"),
+        ({"values": np.ones((3, 4)), "label": [0, 1, 7]}, r"labels must be in \[0, 3\), got 7 in record 2"),
+        ({"values": np.ones((3, 4)), "label": [0, 1, -1]}, r"labels must be in \[0, 3\), got -1 in record 2"),
+        ({"values": np.ones((3, 4)), "label": [0, 1, 0.5]}, r"labels must be integers, got 0\.5"),
+        (
+            {"values": np.ones(4), "lengths": [2, 3], "label": [0, 1]},
+            "'lengths' must be of at least 1 and add up to the 4",
+        ),
+        ({"values": np.ones(4), "label": [0, 1]}, r"'values' must be \(series, steps\) or .*, got \(4,\)"),
+        (
+            {"values": [[1.0, 2.0], [3.0, np.nan], [1.0, 1.0]], "label": [0, 1, 2]},
+            "'values' must be finite numbers, got nan in series 1, step 1, channel 0",
+        ),
+        ({"values": [["a"]], "label": [0]}, "'values' must be numbers, got <U1"),
+    ],
+)
+def test_bad_arrays(tmp_path, arrays, message):
+    np.savez(tmp_path / "a.npz", **{name: np.array(array) for name, array in arrays.items()})
+    with pytest.raises(ValueError, match=rf"a\.npz: {message}"):
+        load("series", path=tmp_path / "a.npz", task="classification", classes=3)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"task": "guessing"}, "task must be one of 'classification', 'regression', 'forecasting', got 'guessing'"),
+        ({"task": "forecasting"}, "window belongs to task 'forecasting', got None"),
+        ({"task": "regression", "window": 3}, "window belongs to task 'forecasting', got 3 and task 'regression'"),
+        ({"task": "regression", "classes": 3}, "classes belong to task 'classification', got 3"),
+        ({"task": "regression"}, r"targets belong to task 'regression', got \[\] and task 'regression'"),
+        ({"task": "classification"}, "label belongs to task 'classification', got None"),
+        ({"task": "classification", "label": "label", "series": None}, "series must name the column"),
+        (
+            {"task": "forecasting", "window": 50},
+            r"must have a series long enough for training windows of 50 \+ 1 steps",
+        ),
+        ({"task": "regression", "targets": ["id"]}, "targets must be numbers"),
+    ],
+)
+def test_bad_options(tmp_path, options, message):
+    path = write(tmp_path / "data.csv", rows())
+    with pytest.raises(ValueError, match=message):
+        load("series", **{"path": path, **COLUMNS, **options})

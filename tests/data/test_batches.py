@@ -1,0 +1,171 @@
+import json
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trellisnet.data import ItemBatches, Items, TextBatches
+
+
+class Ragged(Items):
+    """Sequence i has its own number at each step, and itself as answer."""
+
+    def __init__(self, count):
+        self.lengths = 1 + np.arange(count) * 7 % 5
+
+    def __len__(self):
+        return len(self.lengths)
+
+    def take(self, indices, steps=None):
+        inputs = np.zeros((len(indices), steps, 1), dtype=np.float32)
+        for row, index in enumerate(indices):
+            inputs[row, : self.lengths[index]] = index + 1
+        return inputs, indices
+
+
+def text_batches(**options):
+    return TextBatches(np.arange(1003, dtype=np.uint16), batch_size=8, steps=16, **options)
+
+
+def item_batches(**options):
+    return ItemBatches(Ragged(50), batch_size=8, shuffle=True, seed=3, **options)
+
+
+MAKERS = [text_batches, lambda **o: text_batches(context=5, **o), item_batches]
+
+
+def flat(batch):
+    lengths = [] if batch.lengths is None else batch.lengths.tolist()
+    return batch.inputs.tolist(), batch.targets.tolist(), lengths, batch.continues
+
+
+def joined(batches):
+    """One batch of the parts of several processes."""
+    lengths = [] if batches[0].lengths is None else torch.cat([batch.lengths for batch in batches]).tolist()
+    inputs, targets = (torch.cat([getattr(batch, name) for batch in batches]) for name in ("inputs", "targets"))
+    return inputs.tolist(), targets.tolist(), lengths, batches[0].continues
+
+
+@pytest.mark.parametrize("make", MAKERS)
+@pytest.mark.parametrize("world_size", [2, 4])
+def test_shards_are_what_one_process_sees(make, world_size):
+    one, many = make(), [make(rank=rank, world_size=world_size) for rank in range(world_size)]
+    for _ in range(3):
+        expected = [flat(batch) for batch in one]
+        shards = [list(shard) for shard in many]
+        rows = [[shard[i] for shard in shards if i < len(shard)] for i in range(len(one))]
+        assert [joined(row) for row in rows] == expected
+
+
+@pytest.mark.parametrize("make", MAKERS)
+@pytest.mark.parametrize("stop", [0, 1, 5, 7, 9])
+@pytest.mark.parametrize("world_size", [1, 2])
+def test_a_restored_cursor_goes_on_exactly(make, stop, world_size):
+    """Also with another number of processes than before, and through JSON."""
+    whole = make()
+    expected = [flat(batch) for _ in range(3) for batch in whole]
+    first = make(rank=0, world_size=world_size)
+    seen = 0
+    while seen < stop:
+        for _ in first:
+            seen += 1
+            if seen == stop:
+                break
+    state = json.loads(json.dumps(first.state_dict()))
+    second = make()
+    second.load_state_dict(state)
+    rest = []
+    while second.epoch < 3:
+        rest += [flat(batch) for batch in second]
+    assert rest == expected[stop:]
+
+
+def test_a_cursor_at_the_end_of_an_epoch_still_has_that_end_before_it():
+    batches = item_batches()
+    for _ in batches:
+        state = batches.state_dict()
+    assert (state["epoch"], state["position"]) == (0, len(batches))
+    assert batches.epoch == 1
+    batches.load_state_dict(state)
+    assert list(batches) == []
+    assert (batches.epoch, batches.position) == (1, 0)
+
+
+@given(tokens=st.integers(2, 300), batch_size=st.integers(1, 6), steps=st.integers(1, 9), context=st.integers(0, 4))
+def test_every_token_is_a_target_once(tokens, batch_size, steps, context):
+    column = (tokens - 1) // batch_size
+    if column <= context:
+        with pytest.raises(ValueError, match="ids must have more than"):
+            TextBatches(np.arange(tokens), batch_size, steps, context=context)
+        return
+    batches = TextBatches(np.arange(tokens), batch_size, steps, context=context)
+    found = list(batches)
+    assert len(found) == len(batches)
+    counted = torch.cat([batch.targets[:, context:] for batch in found], dim=1)
+    expected = torch.arange(batch_size * column).view(batch_size, column)[:, context:] + 1
+    assert counted.equal(expected)
+    assert all(batch.targets.equal(batch.inputs + 1) for batch in found)
+    assert [batch.continues for batch in found] == [i > 0 and context == 0 for i in range(len(found))]
+
+
+def test_text_batches_are_what_models_read():
+    batch = next(iter(text_batches()))
+    assert batch.inputs.dtype == batch.targets.dtype == torch.int64
+    assert batch.inputs.shape == batch.targets.shape == (8, 16)
+
+
+def test_padding_is_up_to_the_longest_of_all_processes():
+    shards = [next(iter(item_batches(rank=rank, world_size=4))) for rank in range(4)]
+    assert len({shard.inputs.shape for shard in shards}) == 1
+    for shard in shards:
+        for row, length, index in zip(shard.inputs, shard.lengths, shard.targets, strict=True):
+            assert (row[:length] == index + 1).all()
+            assert not row[length:].any()
+
+
+def test_every_epoch_is_a_new_order_of_all_items():
+    batches = item_batches()
+    epochs = [torch.cat([batch.targets for batch in batches]).tolist() for _ in range(2)]
+    assert epochs[0] != epochs[1]
+    assert sorted(epochs[0]) == sorted(epochs[1]) == list(range(50))
+    other = ItemBatches(Ragged(50), batch_size=8, shuffle=True, seed=4)
+    assert torch.cat([batch.targets for batch in other]).tolist() not in epochs
+    assert torch.cat([batch.targets for batch in ItemBatches(Ragged(50), 8)]).tolist() == list(range(50))
+
+
+def test_the_last_batch():
+    assert [len(batch.targets) for batch in item_batches()] == [8] * 6 + [2]
+    assert [len(batch.targets) for batch in item_batches(drop_last=True)] == [8] * 6
+    assert [sum(1 for _ in item_batches(rank=rank, world_size=4)) for rank in range(4)] == [7, 7, 6, 6]
+
+
+def test_a_batch_moves_to_a_device():
+    batch = next(iter(item_batches())).to("meta")
+    assert batch.inputs.device.type == batch.targets.device.type == "meta"
+    assert batch.lengths.device.type == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rank": 2, "world_size": 2}, "rank must be below world_size = 2, got 2"),
+        ({"world_size": 3}, "batch_size must be a multiple of world_size = 3, got 8"),
+        ({"world_size": 0}, "world_size must be an integer >= 1, got 0"),
+    ],
+)
+def test_bad_arguments(options, message):
+    for make in MAKERS:
+        with pytest.raises(ValueError, match=message):
+            make(**options)
+
+
+def test_a_state_of_other_batches_is_refused():
+    state = item_batches().state_dict()
+    with pytest.raises(ValueError, match="the state must be of batches with seed = 4, got 3"):
+        ItemBatches(Ragged(50), 8, shuffle=True, seed=4).load_state_dict(state)
+    with pytest.raises(ValueError, match="the state must be of batches with tokens = 1003, got None"):
+        text_batches().load_state_dict(state)
+    with pytest.raises(ValueError, match="position must be at most 7, the batches of an epoch, got 8"):
+        item_batches().load_state_dict({**state, "position": 8})

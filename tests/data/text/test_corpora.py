@@ -1,0 +1,107 @@
+import hashlib
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from trellisnet.data import load
+from trellisnet.data.text.characters import MikolovCharacters
+from trellisnet.data.text.corpora import CORPORA, load_corpus
+from trellisnet.data.text.words import WordNumbers
+
+FILES = {
+    "ptb.train.txt": b" no it was n't <unk> \n but it was \n",
+    "ptb.valid.txt": b" it was \n",
+    "ptb.test.txt": b" <unk> was it \n",
+}
+
+
+@pytest.fixture
+def small(tmp_path):
+    """Two corpora with the layout of the Penn treebank's, and the folder that has them."""
+    for name, content in FILES.items():
+        (tmp_path / name).write_bytes(content)
+    hashes = {name: hashlib.sha256(content).hexdigest() for name, content in FILES.items()}
+    word = replace(CORPORA["ptb-word"], hashes=hashes, tokens=(10, 3, 4), vocabulary_size=7)
+    char = replace(CORPORA["ptb-char"], hashes=hashes, tokens=(31, 7, 13), vocabulary_size=15)
+    return tmp_path, {"ptb-word": word, "ptb-char": char}
+
+
+def test_words(small):
+    data = load_corpus("ptb-word", *small)
+    assert data.vocabulary.tokens == ["<eos>", "it", "was", "<unk>", "but", "n't", "no"]
+    assert data.vocabulary.decode(data.splits["train"]) == "no it was n't <unk>\nbut it was\n"
+    assert data.splits["test"].tolist() == [3, 2, 1, 0]
+    assert data.splits["test"].dtype == np.uint8
+
+
+def test_characters(small):
+    data = load_corpus("ptb-char", *small)
+    assert data.vocabulary.decode(data.splits["train"]) == "no_it_was_n't_<unk>\nbut_it_was\n"
+    assert data.vocabulary.decode(data.splits["valid"]) == "it_was\n"
+
+
+@pytest.mark.parametrize("content", [b"<html>not found</html>\n", b" it \n"])
+def test_a_wrong_file_under_the_right_name(small, cache, content):
+    (small[0] / "ptb.valid.txt").write_bytes(content)
+    with pytest.raises(ValueError, match=r"ptb\.valid\.txt: not the file of that name.*SHA-256 must be .*, got "):
+        load_corpus("ptb-word", *small)
+    assert not (cache / "entries").exists()
+
+
+def test_an_empty_file(small):
+    (small[0] / "ptb.test.txt").write_bytes(b"")
+    with pytest.raises(ValueError, match=r"ptb\.test\.txt: is empty"):
+        load_corpus("ptb-word", *small)
+
+
+def test_counts_are_checked_where_no_hash_is_known(small):
+    root, corpora = small
+    corpora["ptb-word"] = replace(corpora["ptb-word"], hashes={}, tokens=(11, 3, 4))
+    with pytest.raises(
+        ValueError, match=r"must have \(11, 3, 4\) tokens .* got \(10, 3, 4\) and 7: not the files of ptb-w"
+    ):
+        load_corpus("ptb-word", root, corpora)
+
+
+def test_a_word_that_the_training_text_has_not(small):
+    root, corpora = small
+    (root / "ptb.train.txt").write_bytes(b" it was \n")
+    corpora["ptb-word"] = replace(corpora["ptb-word"], hashes={})
+    with pytest.raises(ValueError, match=r"ptb\.test\.txt: has '<unk>', which the training text has not"):
+        load_corpus("ptb-word", root, corpora)
+
+
+@pytest.mark.corpora
+@pytest.mark.parametrize("name", ["ptb-word", "ptb-char", "wikitext-2"])
+def test_real_counts_and_a_quick_second_start(real_data, name):
+    data = load(name, real_data)
+    corpus = CORPORA[name]
+    assert tuple(len(ids) for ids in data.splits.values()) == corpus.tokens
+    assert len(data.vocabulary) == corpus.vocabulary_size
+    start = time.perf_counter()
+    load(name, real_data)
+    assert time.perf_counter() - start < 1
+
+
+@pytest.mark.corpora
+@pytest.mark.parametrize("name", ["ptb-word", "wikitext-2"])
+def test_real_words_are_those_of_split(real_data, name):
+    data = load(name, real_data)
+    folder, file = {"ptb-word": ("ptb", "ptb.valid.txt"), "wikitext-2": ("wikitext-2", "wiki.valid.tokens")}[name]
+    with open(f"{real_data}/{folder}/{file}", encoding="utf-8") as lines:
+        words = [word for line in lines for word in [*line.split(), "<eos>"]]
+    assert [data.vocabulary.tokens[i] for i in data.splits["valid"]] == words
+
+
+@pytest.mark.corpora
+def test_real_wikitext_103_valid_and_test(real_data):
+    for split, tokens in zip(("valid", "test"), CORPORA["wikitext-103"].tokens[1:], strict=True):
+        with open(f"{real_data}/wikitext-103/wiki.{split}.tokens", "rb") as file:
+            assert len(WordNumbers()(file.read())) == tokens
+
+
+def test_lines_without_words_count():
+    assert len(WordNumbers()(b"\n\n a \n")) == 4
+    assert len(MikolovCharacters()(b"\n  \n a \n")) == 4
