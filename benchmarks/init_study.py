@@ -8,18 +8,15 @@ last tenth of the training. Run it with `python benchmarks/init_study.py`; it ta
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from trellisnet import TrellisNet
-
-sys.path.append(str(Path(__file__).parents[1] / "examples"))
-from text import ALPHABET, as_columns, load_characters
+from trellisnet.data import TextBatches
+from trellisnet.data.text.library import load_library
 
 Start = Callable[[TrellisNet], None]
 
@@ -56,18 +53,20 @@ def deep(start: Start, rate: float) -> float:
 
 def characters(start: Start, rate: float, steps: int = 150, depth: int = 8) -> float:
     """Bits per character."""
-    columns = as_columns(load_characters(400_000)[0], 32)
-    embedding, net = nn.Embedding(len(ALPHABET), 64), TrellisNet(64, 128, depth, output_size=96)
+    data = load_library()
+    batches = iter(TextBatches(data.splits["train"][:400_000], batch_size=32, steps=32))
+    embedding = nn.Embedding(len(data.vocabulary), 64)
+    net = TrellisNet(64, 128, depth, output_size=96, batch_first=True)
     start(net)
-    decoder = nn.Linear(96, len(ALPHABET))
+    decoder = nn.Linear(96, len(data.vocabulary))
     state = None
 
-    def loss(step: int) -> Tensor:
+    def loss(_: int) -> Tensor:
         nonlocal state
-        window = columns[32 * step : 32 * step + 33]
-        y, state = net(embedding(window[:-1]), state)
+        batch = next(batches)
+        y, state = net(embedding(batch.inputs), state)
         state = state.detach()
-        return F.cross_entropy(decoder(y).flatten(0, 1), window[1:].flatten()) / math.log(2)
+        return F.cross_entropy(decoder(y).flatten(0, 1), batch.targets.flatten()) / math.log(2)
 
     return _train(nn.ModuleList([embedding, net, decoder]), loss, rate, steps)
 

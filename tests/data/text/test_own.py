@@ -126,3 +126,17 @@ def test_bpe_writes_any_text(path, tmp_path):
     assert again == vocabulary
     assert again.decode(again.encode(text)) == text
     assert again.encode(LINES) == vocabulary.encode(LINES)
+
+
+@pytest.mark.parametrize("kind", ["characters", "words"])
+def test_a_text_without_blanks(tmp_path, kind, monkeypatch):
+    monkeypatch.setattr("trellisnet.data.text.parts.BLOCK", 1000)
+    path = tmp_path / "genome.txt"
+    path.write_text("ACGTé" * 40_000, encoding="utf-8")
+    if kind == "words":
+        with pytest.raises(ValueError, match=r"genome\.txt: words must have at most 65,536 bytes"):
+            load_text(path, kind)
+    else:
+        data = load_text(path, kind)
+        decoded = [data.vocabulary.decode(ids) for ids in data.splits.values()]
+        assert "".join(part.removesuffix("\n") for part in decoded) == "ACGTé" * 40_000

@@ -42,5 +42,7 @@ def test_words_that_share_a_slot(monkeypatch):
 
 
 def test_an_endless_word_is_an_error():
-    with pytest.raises(ValueError, match="words must be shorter than 65,536 bytes, got one that begins with b'aaaa"):
+    with pytest.raises(
+        ValueError, match="words must have at most 65,536 bytes, got one of 70,000 that begins with b'aaaa"
+    ):
         WordNumbers()(b"b " + b"a" * 70_000)

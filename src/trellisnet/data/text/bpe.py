@@ -71,5 +71,6 @@ class BpeNumbers(Numbers):
 
 
 def _lines(parts: Iterable[Part]) -> Iterator[list[str]]:
-    for block in blocks(parts, b"\n"):
-        yield block.decode().splitlines(keepends=True)
+    for part in parts:
+        for block in blocks(part, b"\n"):
+            yield block.decode().splitlines(keepends=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,14 +18,15 @@ class CharacterNumbers(Numbers):
     """
 
     kind = "characters"
-    separators = b" \n"  # a block that ends in ASCII does not tear a character
+    separators = b""
 
     def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")()  # keeps the beginning of a torn character
         self._highest = 0
 
     def __call__(self, block: bytes) -> NDArray[np.uint32]:
         """The numbers of the characters of a text."""
-        codes = np.frombuffer(block.decode().encode("utf-32-le"), dtype="<u4")
+        codes = np.frombuffer(self._decoder.decode(block).encode("utf-32-le"), dtype="<u4")
         self._highest = max(self._highest, int(codes.max(initial=0)))
         return codes
 

@@ -33,25 +33,24 @@ class Part:
         return file_hash(self.path, self.start, self.stop)
 
 
-def blocks(parts: Iterable[Part], separators: bytes) -> Iterator[bytes]:
-    """The text in blocks of bounded size that end after one of `separators`, so that no token is torn.
+def blocks(part: Part, separators: bytes) -> Iterator[bytes]:
+    """The text in blocks that end after one of `separators`, so that no token is torn; anywhere if there are none.
 
     A part that does not end its last line gets an end of line: texts do not run into each other.
     """
-    for part in parts:
-        rest, left, block = b"", part.size, b"\n"
-        with part.path.open("rb") as file:
-            file.seek(part.start)
-            while left > 0 and (block := file.read(min(left, BLOCK))):
-                left -= len(block)
-                cut = max(block.rfind(separator) for separator in separators) + 1
-                if cut:
-                    yield rest + block[:cut]
-                    rest = block[cut:]
-                else:
-                    rest += block
-        if rest or not block.endswith(b"\n"):
-            yield rest + b"\n"
+    rest: list[bytes] = []
+    left, block = part.size, b"\n"
+    with part.path.open("rb") as file:
+        file.seek(part.start)
+        while left > 0 and (block := file.read(min(left, BLOCK))):
+            left -= len(block)
+            cut = max((block.rfind(separator) for separator in separators), default=len(block) - 1) + 1
+            if cut:
+                yield b"".join((*rest, block[:cut]))
+                rest = []
+            rest.append(block[cut:])
+    if not block.endswith(b"\n"):
+        yield b"".join((*rest, b"\n"))
 
 
 def split_file(path: Path) -> dict[str, list[Part]]:

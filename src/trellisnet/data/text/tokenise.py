@@ -63,9 +63,19 @@ def _number(name: str, splits: Mapping[str, Sequence[Part]], numbers: Numbers, f
     with progress(f"tokenising {name}", total) as bar:
         for split, parts in splits.items():
             with _numbered(folder, split).open("wb") as file:
-                for block in blocks(parts, numbers.separators):
-                    file.write(numbers(block).data)
-                    bar.add(len(block))
+                for part in parts:
+                    for block in blocks(part, numbers.separators):
+                        file.write(_number_block(numbers, block, part).data)
+                        bar.add(len(block))
+
+
+def _number_block(numbers: Numbers, block: bytes, part: Part) -> NDArray[np.uint32]:
+    try:
+        return numbers(block)
+    except UnicodeDecodeError:
+        raise  # where it is, is found out for all kinds of tokens in one place
+    except ValueError as error:
+        raise ValueError(f"{part.path}: {error}") from error
 
 
 def _renumber(splits: Mapping[str, Sequence[Part]], numbers: Numbers, folder: Path, add_unknown: bool) -> None:

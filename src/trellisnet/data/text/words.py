@@ -42,6 +42,12 @@ class WordNumbers(Numbers):
     def __call__(self, block: bytes) -> NDArray[np.uint32]:
         """The numbers of the words of a text."""
         text, starts, lengths = _find_words(block.replace(b"\n", f" {END_OF_LINE} ".encode()))
+        if lengths.max(initial=0) > LONGEST:
+            start = starts[lengths.argmax()]
+            raise ValueError(
+                f"words must have at most {LONGEST:,} bytes, got one of {lengths.max():,} that begins with "
+                f"{text[start : start + 20].tobytes()!r}"
+            )
         keys = _keys(text, starts, lengths)
         slots = (keys >> np.uint64(64 - TABLE_BITS)).view(np.int64)  # signed, as indices are
         numbers: NDArray[np.uint32] = self._slot_numbers[slots]
@@ -62,8 +68,6 @@ class WordNumbers(Numbers):
         return [word.decode() for word in self._words]
 
     def _add(self, key: int, word: bytes) -> None:
-        if len(word) > LONGEST:
-            raise ValueError(f"words must be shorter than {LONGEST:,} bytes, got one that begins with {word[:40]!r}")
         number = self._numbers[key] = len(self._words)
         self._words.append(word)
         slot = key >> (64 - TABLE_BITS)
