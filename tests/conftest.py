@@ -2,6 +2,14 @@ import pytest
 import torch
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _own_cache(tmp_path_factory):
+    """Nothing is written into the user's cache, nor read from it; programs that tests start inherit that."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TRELLISNET_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _exact():
     """Every test computes in float64 from a fixed seed, so that tolerances mean something."""
