@@ -6,6 +6,7 @@ import torch
 from measure import interleaved, products, training_step
 from peers import PIXELS, PlainTrellis, Shape
 from reference import assert_close, gradients
+from tokenise import CONTESTANTS, write_corpus
 from trellisnet import TrellisNet
 
 SMALL = Shape("small", 3, 5, 6, 11, 2, tail=4, dilation=(1, 2))
@@ -39,3 +40,11 @@ def test_turns_are_taken_by_all():
 def test_products_of_the_pixel_shape():
     rows = 64 * 787  # of the layers that have something below them
     assert products(PIXELS) == pytest.approx(12 * rows * 130 * 520, rel=0.02)
+
+
+def test_tokenisers_agree(tmp_path, monkeypatch):
+    monkeypatch.setenv("TRELLISNET_CACHE", str(tmp_path))
+    write_corpus(tmp_path / "corpus.txt", size=300_000, vocabulary=2_000)
+    counted = {name: count(tmp_path / "corpus.txt") for name, count in CONTESTANTS.items()}
+    assert counted["plain"] == counted["trellisnet"]
+    assert counted["plain"][1] == 2_001

@@ -24,6 +24,10 @@ def test_decoding_undoes_encoding(kind, text, tmp_path):
     assert pickle.loads(pickle.dumps(vocabulary)) == vocabulary
 
 
+def test_only_ascii_blanks_part_words():
+    assert Vocabulary(["a\u00a0b", "c"], "words").encode("a\u00a0b\tc") == [0, 1]
+
+
 def test_what_is_unknown():
     assert Vocabulary(["a", "<unk>"], "characters").encode("abba") == [0, 1, 1, 0]
     with pytest.raises(ValueError, match="text must be of the vocabulary's characters, got 'b' at position 1"):

@@ -47,7 +47,8 @@ def load(name: str, root: str | Path | None = None, **options: Any) -> TextData 
     ((4, 50, 2), (4, 1))
     """
     loader = pick("name", name, DATASETS)
-    known = {key: None for key in inspect.signature(loader).parameters}
+    fixed = loader.keywords if isinstance(loader, partial) else {}
+    known = {key: None for key in inspect.signature(loader).parameters if key not in fixed}
     if "root" in known:
         options["root"] = root
     elif root is not None and name in ("text", "series"):

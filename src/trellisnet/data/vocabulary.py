@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ END_OF_LINE = "<eos>"
 UNKNOWN = "<unk>"
 KINDS = ("characters", "words", "bpe")
 FILE_NAME = "vocabulary.json"
+WORD = re.compile(r"[^\t\n\v\f\r ]+")  # separated by ASCII blanks only: others can stand inside a word
 
 
 class Vocabulary:
@@ -116,4 +118,4 @@ class Vocabulary:
 
 
 def _words(text: str) -> list[str]:
-    return text.replace("\n", f" {END_OF_LINE} ").split()
+    return WORD.findall(text.replace("\n", f" {END_OF_LINE} "))

@@ -136,10 +136,19 @@ def test_an_archive_of_the_user_is_unpacked_elsewhere(server, tmp_path):
     assert not server.asked
 
 
-def test_a_damaged_archive_of_the_user_is_named(server, tmp_path):
+def test_a_damaged_archive_of_the_user_is_named(server, tmp_path, cache):
     (tmp_path / "x.zip").write_bytes(archive_of("zip", ["x/a.txt"])[:100])
     source = Source(("x",), ("a.txt",), (Download("x.zip", (server.url,), sha(b""), ("x/a.txt",)),))
-    with pytest.raises(ValueError, match=r"x\.zip: damaged, truncated or no archive"):
+    with pytest.raises(ValueError, match=r"x\.zip: not the file that is downloaded under this name: sha256 must be "):
+        find([source], tmp_path)
+    assert not list(cache.rglob("a.txt"))
+
+
+def test_files_that_are_incomplete_are_told(server, tmp_path):
+    source = Source(("x",), ("a.txt", "b.txt"), (Download("a.txt", (f"{server.url}/a.txt",), sha(TEXT)),))
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / "a.txt").touch()
+    with pytest.raises(MissingDataError, match=r"/x has a\.txt, but not the rest"):
         find([source], tmp_path)
 
 

@@ -229,12 +229,14 @@ def test_bad_arrays(tmp_path, arrays, message):
     ("options", "message"),
     [
         ({"task": "guessing"}, "task must be one of 'classification', 'regression', 'forecasting', got 'guessing'"),
-        ({"task": "forecasting"}, "window belongs to task 'forecasting', got None"),
-        ({"task": "regression", "window": 3}, "window belongs to task 'forecasting', got 3 and task 'regression'"),
-        ({"task": "regression", "classes": 3}, "classes belong to task 'classification', got 3"),
-        ({"task": "regression"}, r"targets belong to task 'regression', got \[\] and task 'regression'"),
-        ({"task": "classification"}, "label belongs to task 'classification', got None"),
-        ({"task": "classification", "label": "label", "series": None}, "series must name the column"),
+        ({"task": "forecasting"}, "window must be an integer >= 1, got None"),
+        ({"task": "regression", "window": 3}, "window belongs to forecasting, got 3 for regression"),
+        ({"task": "regression", "classes": 3}, "classes belongs to classification, got 3 for regression"),
+        ({"task": "forecasting", "split": "id"}, "split belongs to classification and regression, got 'id'"),
+        ({"task": "classification", "horizon": 1}, "horizon belongs to forecasting, got 1 for classification"),
+        ({"task": "regression"}, r"targets must name columns of .*data\.csv for regression, got None"),
+        ({"task": "classification"}, r"label must name columns of .*data\.csv for classification, got None"),
+        ({"task": "classification", "label": "label", "series": None}, "series must name columns"),
         (
             {"task": "forecasting", "window": 50},
             r"must have a series long enough for training windows of 50 \+ 1 steps",
@@ -244,5 +246,20 @@ def test_bad_arrays(tmp_path, arrays, message):
 )
 def test_bad_options(tmp_path, options, message):
     path = write(tmp_path / "data.csv", rows())
-    with pytest.raises(ValueError, match=message):
+    error = TypeError if "got None" in message and "window" in message else ValueError
+    with pytest.raises(error, match=message):
         load("series", **{"path": path, **COLUMNS, **options})
+
+
+def test_columns_are_for_tables(tmp_path):
+    np.save(tmp_path / "a.npy", np.zeros((2, 30)))
+    with pytest.raises(ValueError, match=r"values names columns of a table, got \['a'\]; .*a\.npy has arrays"):
+        load("series", path=tmp_path / "a.npy", task="forecasting", values=["a"], window=2)
+
+
+def test_large_values_keep_their_digits(tmp_path):
+    path = write(tmp_path / "data.csv", [{"t": 1.7e9 + i} for i in range(100)])
+    data = load("series", path=path, task="forecasting", values=["t"], window=2)
+    inputs, targets = data.splits["train"].take(np.array([0, 1]))
+    np.testing.assert_allclose(data.target_scale.restore(targets)[:, 0], [1.7e9 + 2, 1.7e9 + 3], rtol=1e-14)
+    assert inputs.dtype == targets.dtype == np.float32

@@ -18,18 +18,20 @@ FILES = {
 
 
 @pytest.fixture
-def small(tmp_path):
-    """Two corpora with the layout of the Penn treebank's, and the folder that has them."""
+def small(tmp_path, monkeypatch):
+    """Two corpora with the layout of the Penn treebank's in place of it, and the folder that has them."""
     for name, content in FILES.items():
         (tmp_path / name).write_bytes(content)
     hashes = {name: hashlib.sha256(content).hexdigest() for name, content in FILES.items()}
     word = replace(CORPORA["ptb-word"], hashes=hashes, tokens=(10, 3, 4), vocabulary_size=7)
     char = replace(CORPORA["ptb-char"], hashes=hashes, tokens=(31, 7, 13), vocabulary_size=15)
-    return tmp_path, {"ptb-word": word, "ptb-char": char}
+    monkeypatch.setitem(CORPORA, "ptb-word", word)
+    monkeypatch.setitem(CORPORA, "ptb-char", char)
+    return tmp_path
 
 
 def test_words(small):
-    data = load_corpus("ptb-word", *small)
+    data = load_corpus("ptb-word", small)
     assert data.vocabulary.tokens == ["<eos>", "it", "was", "<unk>", "but", "n't", "no"]
     assert data.vocabulary.decode(data.splits["train"]) == "no it was n't <unk>\nbut it was\n"
     assert data.splits["test"].tolist() == [3, 2, 1, 0]
@@ -37,40 +39,38 @@ def test_words(small):
 
 
 def test_characters(small):
-    data = load_corpus("ptb-char", *small)
+    data = load_corpus("ptb-char", small)
     assert data.vocabulary.decode(data.splits["train"]) == "no_it_was_n't_<unk>\nbut_it_was\n"
     assert data.vocabulary.decode(data.splits["valid"]) == "it_was\n"
 
 
 @pytest.mark.parametrize("content", [b"<html>not found</html>\n", b" it \n"])
 def test_a_wrong_file_under_the_right_name(small, cache, content):
-    (small[0] / "ptb.valid.txt").write_bytes(content)
+    (small / "ptb.valid.txt").write_bytes(content)
     with pytest.raises(ValueError, match=r"ptb\.valid\.txt: not the file of that name.*SHA-256 must be .*, got "):
-        load_corpus("ptb-word", *small)
+        load_corpus("ptb-word", small)
     assert not (cache / "entries").exists()
 
 
 def test_an_empty_file(small):
-    (small[0] / "ptb.test.txt").write_bytes(b"")
+    (small / "ptb.test.txt").write_bytes(b"")
     with pytest.raises(ValueError, match=r"ptb\.test\.txt: is empty"):
-        load_corpus("ptb-word", *small)
+        load_corpus("ptb-word", small)
 
 
-def test_counts_are_checked_where_no_hash_is_known(small):
-    root, corpora = small
-    corpora["ptb-word"] = replace(corpora["ptb-word"], hashes={}, tokens=(11, 3, 4))
+def test_counts_are_checked_where_no_hash_is_known(small, monkeypatch):
+    monkeypatch.setitem(CORPORA, "ptb-word", replace(CORPORA["ptb-word"], hashes={}, tokens=(11, 3, 4)))
     with pytest.raises(
         ValueError, match=r"must have \(11, 3, 4\) tokens .* got \(10, 3, 4\) and 7: not the files of ptb-w"
     ):
-        load_corpus("ptb-word", root, corpora)
+        load_corpus("ptb-word", small)
 
 
-def test_a_word_that_the_training_text_has_not(small):
-    root, corpora = small
-    (root / "ptb.train.txt").write_bytes(b" it was \n")
-    corpora["ptb-word"] = replace(corpora["ptb-word"], hashes={})
+def test_a_word_that_the_training_text_has_not(small, monkeypatch):
+    (small / "ptb.train.txt").write_bytes(b" it was \n")
+    monkeypatch.setitem(CORPORA, "ptb-word", replace(CORPORA["ptb-word"], hashes={}))
     with pytest.raises(ValueError, match=r"ptb\.test\.txt: has '<unk>', which the training text has not"):
-        load_corpus("ptb-word", root, corpora)
+        load_corpus("ptb-word", small)
 
 
 @pytest.mark.corpora

@@ -34,7 +34,7 @@ def cached(name: str, key: str, build: Callable[[Path], None]) -> Path:
         key: a hash of everything that the entry depends on.
         build: writes the entry's files into an empty folder.
     """
-    entry = cache_folder() / "entries" / f"{name}-{key[:20]}"
+    entry = cache_folder() / "entries" / f"{name[:40]}-{key[:20]}"
     if entry.is_dir():
         return entry
     with locked(entry):

@@ -72,6 +72,18 @@ def fetch(download: Download, folder: Path, pause: float = 1.0) -> Path:
     raise DownloadError(f"no mirror gave {download.name}: {reasons}")
 
 
+def check(path: Path, checksum: str) -> None:
+    """A file that was not downloaded now is the one that would be."""
+    import pooch  # noqa: PLC0415
+
+    kind, expected = checksum.split(":")
+    found = pooch.file_hash(path, alg=kind)
+    if found != expected:
+        raise ValueError(
+            f"{path}: not the file that is downloaded under this name: {kind} must be {expected}, got {found}"
+        )
+
+
 class _PoochBar:
     """A progress bar as pooch wants it: it sets `total`, adds what has come, and at the end fills up and closes."""
 

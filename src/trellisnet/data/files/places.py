@@ -9,7 +9,7 @@ from pathlib import Path
 
 from trellisnet.data.files.archives import unpack
 from trellisnet.data.files.cache import cache_folder, locked
-from trellisnet.data.files.download import Download, DownloadError, fetch
+from trellisnet.data.files.download import Download, DownloadError, check, fetch
 
 DATA_VARIABLE = "TRELLISNET_DATA"
 
@@ -93,7 +93,7 @@ def _files_in(place: Path, source: Source) -> dict[str, Path] | None:
 
 
 def _unpacked(place: Path, source: Source) -> dict[str, Path] | None:
-    """The files of an archive that the user has put there; they are unpacked into the cache, not beside it."""
+    """The files of an archive that the user has put there; they are unpacked into the cache, and not there."""
     archives = [download for download in source.downloads if download.members]
     for folder in (*(place / name for name in source.folders), place):
         paths = [folder / archive.name for archive in archives]
@@ -101,6 +101,7 @@ def _unpacked(place: Path, source: Source) -> dict[str, Path] | None:
             target = _downloads() / source.folders[0]
             with locked(target):
                 for path, archive in zip(paths, archives, strict=True):
+                    check(path, archive.checksum)
                     unpack(path, archive.members, target)
             return _files_in(_downloads(), source)
     return None
@@ -129,5 +130,10 @@ def _wanted(sources: Sequence[Source], places: Sequence[Path], error: DownloadEr
             what = f"{download.name}, which holds them," if download.members else download.name
             lines.append(f"  {what} can be had from {' or '.join(download.urls)} ({download.checksum})")
     lines.append(f"searched: {', '.join(map(str, places))}")
+    for source in sources:
+        for folder in (place / name for place in places for name in (*source.folders, ".")):
+            there = [name for name in source.files if (folder / name).is_file()]
+            if there:
+                lines.append(f"{folder} has {', '.join(there)}, but not the rest")
     lines.append(f"put them into one of these, or say where they are with root (--data.root) or ${DATA_VARIABLE}")
     return "\n".join(lines)

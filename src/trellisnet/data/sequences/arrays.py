@@ -56,7 +56,7 @@ def read_arrays(path: Path, targets: str | None) -> Series:
     answers = None if targets is None else _per_series(path, arrays, targets, len(lengths))
     split = _per_series(path, arrays, "split", len(lengths)).astype(str) if "split" in arrays else None
     names = [str(number) for number in range(len(lengths))]
-    return Series(path, values.astype(np.float32), lengths, names, answers, split)
+    return Series(path, values.astype(np.float64), lengths, names, answers, split)
 
 
 def _read(path: Path) -> dict[str, NDArray[Any]]:

@@ -16,21 +16,20 @@ from trellisnet.data.checks import pick
 class Scale:
     """How values were standardised: (value - mean) / deviation, each channel for itself."""
 
-    mean: NDArray[np.float32]
-    deviation: NDArray[np.float32]
+    mean: NDArray[np.float64]
+    deviation: NDArray[np.float64]
 
     @classmethod
-    def of(cls, values: NDArray[np.float32]) -> Scale:
+    def of(cls, values: NDArray[np.float64]) -> Scale:
         """That which gives values (N, C) mean 0 and deviation 1; a channel that never changes is only moved."""
-        deviation = values.std(axis=0, dtype=np.float64)
-        mean = values.mean(axis=0, dtype=np.float64)
-        return cls(mean.astype(np.float32), np.where(deviation > 0, deviation, 1).astype(np.float32))
+        deviation = values.std(axis=0)
+        return cls(values.mean(axis=0), np.where(deviation > 0, deviation, 1.0))
 
-    def apply(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
+    def apply(self, values: NDArray[np.float64]) -> NDArray[np.float32]:
         """Values (..., C) as a model reads them."""
-        return (values - self.mean) / self.deviation
+        return ((values - self.mean) / self.deviation).astype(np.float32)
 
-    def restore(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
+    def restore(self, values: NDArray[np.floating]) -> NDArray[np.float64]:
         """Values (..., C) in their own units."""
         return values * self.deviation + self.mean
 

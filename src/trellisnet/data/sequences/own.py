@@ -21,6 +21,19 @@ from trellisnet.data.sequences.tables import read_table
 
 HELD_OUT = 0.1  # of the series, or of the steps in forecasting, for validation, and as much for testing
 TASKS = ("classification", "regression", "forecasting")
+BELONGS_TO = {
+    "label": ("classification",),
+    "classes": ("classification",),
+    "targets": ("regression",),
+    "split": ("classification", "regression"),
+    "window": ("forecasting",),
+    "horizon": ("forecasting",),
+}
+NEEDED = {  # of a table
+    "classification": ("values", "label", "series"),
+    "regression": ("values", "targets", "series"),
+    "forecasting": ("values",),
+}
 
 
 class SeriesItems(Items):
@@ -67,15 +80,15 @@ def load_series(
     path: str | Path,
     task: str,
     *,
-    values: Sequence[str] = ("value",),
+    values: Sequence[str] | None = None,
     label: str | None = None,
-    targets: Sequence[str] = (),
+    targets: Sequence[str] | None = None,
     series: str | None = None,
     time: str | None = None,
     split: str | None = None,
     classes: int | None = None,
     window: int | None = None,
-    horizon: int = 1,
+    horizon: int | None = None,
     standardise: bool = True,
 ) -> SequenceData:
     """Series from a `.csv` or `.parquet` file with one row a step, or from a `.npy` or `.npz` file (see `read_arrays`).
@@ -87,53 +100,41 @@ def load_series(
     Args:
         path: the file.
         task: "classification", "regression" or "forecasting".
-        values: columns of what is read at each step.
-        label: of "classification": the column of the class; in a `.npz` file the array `label`.
-        targets: of "regression": the columns of the numbers to be predicted; in a `.npz` file the array `target`.
-        series: column that tells which series a row belongs to.
+        values: columns of what is read at each step; in a NumPy file the array `values`.
+        label: of "classification": the column of the class; in a NumPy file the array `label`.
+        targets: of "regression": the columns of the numbers to be predicted; in a NumPy file the array `target`.
+        series: column that tells which series a row belongs to; not needed in forecasting if there is only one.
         time: column that tells the order of the rows of a series; default their order in the file.
-        split: column that says "train", "valid" or "test"; in a `.npz` file the array `split`.
+        split: not of "forecasting": column that says "train", "valid" or "test"; in a NumPy file the array `split`.
         classes: of "classification": labels are integers below this. Default: whatever labels there are, sorted.
         window: of "forecasting": steps to read.
-        horizon: of "forecasting": steps to predict.
+        horizon: of "forecasting": steps to predict; default 1.
         standardise: give every channel and every number to be predicted mean 0 and deviation 1 in the training split.
     """
     path = Path(path).expanduser()
     one_of("task", task, TASKS)
-    if (task == "forecasting") != (window is not None):
-        raise ValueError(f"window belongs to task 'forecasting', got {window} and task {task!r}")
-    if classes is not None and task != "classification":
-        raise ValueError(f"classes belong to task 'classification', got {classes} and task {task!r}")
+    columns = {"values": values, "label": label, "targets": targets, "series": series, "time": time, "split": split}
+    for name, given in {**columns, "classes": classes, "window": window, "horizon": horizon}.items():
+        if given is not None and task not in BELONGS_TO.get(name, TASKS):
+            raise ValueError(f"{name} belongs to {' and '.join(BELONGS_TO[name])}, got {given!r} for {task}")
     if path.suffix in ARRAY_SUFFIXES:
-        for name, given in (
-            ("label", label),
-            ("targets", targets),
-            ("series", series),
-            ("time", time),
-            ("split", split),
-        ):
-            if given:
-                raise ValueError(f"{name} names a column of a table; {path} has arrays with fixed names")
+        for name, given in columns.items():
+            if given is not None:
+                raise ValueError(f"{name} names columns of a table, got {given!r}; {path} has arrays with fixed names")
         read = read_arrays(path, {"classification": "label", "regression": "target"}.get(task))
     elif path.suffix in TABLE_SUFFIXES:
-        answer = _answer_columns(task, label, targets, series)
-        columns = [*values, *answer, *(name for name in (series, time, split) if name)]
-        read = group(read_table(path, list(dict.fromkeys(columns))), values, answer, series, time, split)
+        for name in NEEDED[task]:
+            if columns[name] is None:
+                raise ValueError(f"{name} must name columns of {path} for {task}, got None")
+        answer = [label] if label is not None else list(targets or ())
+        wanted = [*(values or ()), *answer, *(name for name in (series, time, split) if name)]
+        read = group(read_table(path, list(dict.fromkeys(wanted))), values or (), answer, series, time, split)
     else:
         raise ValueError(f"{path}: must end in {', '.join((*ARRAY_SUFFIXES, *TABLE_SUFFIXES))}")
-    if window is not None:
-        return _forecasting(read, positive_int("window", window), positive_int("horizon", horizon), standardise)
+    if task == "forecasting":
+        ahead = 1 if horizon is None else positive_int("horizon", horizon)
+        return _forecasting(read, positive_int("window", window), ahead, standardise)
     return _whole(read, task, classes, standardise)
-
-
-def _answer_columns(task: str, label: str | None, targets: Sequence[str], series: str | None) -> list[str]:
-    if (task == "classification") != (label is not None):
-        raise ValueError(f"label belongs to task 'classification', got {label!r} and task {task!r}")
-    if (task == "regression") != bool(targets):
-        raise ValueError(f"targets belong to task 'regression', got {list(targets)} and task {task!r}")
-    if task != "forecasting" and series is None:
-        raise ValueError(f"series must name the column that tells the series apart for task {task!r}, got None")
-    return [*targets] if label is None else [label]
 
 
 def _whole(series: Series, task: str, classes: int | None, standardise: bool) -> SequenceData:
@@ -147,11 +148,10 @@ def _whole(series: Series, task: str, classes: int | None, standardise: bool) ->
         answers, labels = _labels(series, classes)
         size = len(labels)
     else:
-        answers = _numbers(series)
-        size = answers.shape[1]
-        if standardise:
-            target_scale = Scale.of(answers[which["train"]])
-            answers = target_scale.apply(answers)
+        numbers = _numbers(series)
+        size = numbers.shape[1]
+        target_scale = Scale.of(numbers[which["train"]]) if standardise else None
+        answers = numbers.astype(np.float32) if target_scale is None else target_scale.apply(numbers)
     splits = {name: SeriesItems(series, values, answers, rows) for name, rows in which.items() if len(rows)}
     note = "own series" + (", standardised" if standardise else "")
     return SequenceData(series.path.name, task, values.shape[1], size, splits, note, labels, scale, target_scale)
@@ -162,14 +162,9 @@ def _forecasting(series: Series, window: int, horizon: int, standardise: bool) -
     training = np.zeros(len(series.values), dtype=bool)
     for start, length in zip(series.starts.tolist(), series.lengths.tolist(), strict=True):
         held = int(length * HELD_OUT)
-        bounds = (
-            window,
-            length - 2 * held,
-            length - held,
-            length,
-        )  # first value to be predicted of each split, and the end
-        training[start : start + bounds[1]] = True
-        for name, first, end in zip(SPLITS, bounds, bounds[1:], strict=False):
+        ends = (0, length - 2 * held, length - held, length)  # each split predicts values between two of them
+        training[start : start + ends[1]] = True
+        for name, first, end in zip(SPLITS, ends[:-1], ends[1:], strict=True):
             spans[name].append(start + np.arange(max(first, window), end - horizon + 1) - window)
     starts = {name: np.concatenate(found) for name, found in spans.items()}
     if len(starts["train"]) == 0:
@@ -178,7 +173,7 @@ def _forecasting(series: Series, window: int, horizon: int, standardise: bool) -
             f"{2 * HELD_OUT:.0%} held out, but the longest has {series.lengths.max()}"
         )
     scale = Scale.of(series.values[training]) if standardise else None
-    values = series.values if scale is None else scale.apply(series.values)
+    values = series.values.astype(np.float32) if scale is None else scale.apply(series.values)
     splits = {name: WindowItems(values, found, window, horizon) for name, found in starts.items() if len(found)}
     channels = values.shape[1]
     note = f"own series, {horizon} steps ahead" + (", standardised" if standardise else "")
@@ -207,7 +202,7 @@ def _standardised(
     series: Series, training: NDArray[np.int64], wanted: bool
 ) -> tuple[NDArray[np.float32], Scale | None]:
     if not wanted:
-        return series.values, None
+        return series.values.astype(np.float32), None
     rows = np.isin(np.repeat(np.arange(len(series)), series.lengths), training)
     scale = Scale.of(series.values[rows])
     return scale.apply(series.values), scale
@@ -238,9 +233,9 @@ def _labels(series: Series, classes: int | None) -> tuple[NDArray[np.int64], tup
     return whole, tuple(str(number) for number in range(classes))
 
 
-def _numbers(series: Series) -> NDArray[np.float32]:
+def _numbers(series: Series) -> NDArray[np.float64]:
     try:
-        numbers = np.asarray(series.answers).reshape(len(series), -1).astype(np.float32)
+        numbers = np.asarray(series.answers).reshape(len(series), -1).astype(np.float64)
     except ValueError as error:
         raise ValueError(f"{series.path}: targets must be numbers: {error}") from None
     wrong = np.flatnonzero(~np.isfinite(numbers).all(axis=1))

@@ -29,7 +29,7 @@ class Series:
     """
 
     path: Path
-    values: NDArray[np.float32]
+    values: NDArray[np.float64]
     lengths: NDArray[np.int64]
     names: Sequence[str]
     answers: NDArray[Any] | None = None
@@ -77,7 +77,7 @@ def group(
     constant = {column: _constant(table, column, which, first[appearance]) for column in (*answer, split) if column}
     return Series(
         table.path,
-        matrix[order].astype(np.float32),
+        matrix[order],
         lengths,
         names[appearance].tolist(),
         np.stack([constant[column] for column in answer], axis=1) if answer else None,
@@ -87,9 +87,10 @@ def group(
 
 def _moments(table: Table, column: str) -> NDArray[Any]:
     try:
-        return table.columns[column].astype(np.float64)
+        table.columns[column].astype(np.float64)
     except (ValueError, TypeError):
         return table.names(column)
+    return table.numbers(column)
 
 
 def _constant(table: Table, column: str, which: NDArray[np.int64], first: NDArray[np.int64]) -> NDArray[np.str_]:

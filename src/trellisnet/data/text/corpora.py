@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from trellisnet.data.checks import pick
 from trellisnet.data.files.cache import file_hash
 from trellisnet.data.files.download import Download
 from trellisnet.data.files.places import Source, find
@@ -38,15 +39,14 @@ class Corpus:
     note: str
 
 
-def load_corpus(name: str, root: str | Path | None = None, corpora: Mapping[str, Corpus] | None = None) -> TextData:
+def load_corpus(name: str, root: str | Path | None = None) -> TextData:
     """One of the benchmark corpora, exactly as the literature counts it.
 
     Args:
         name: "ptb-word", "ptb-char", "wikitext-2" or "wikitext-103".
         root: a folder to search first.
-        corpora: what the names mean; default the benchmarks.
     """
-    corpus = (CORPORA if corpora is None else corpora)[name]
+    corpus = pick("name", name, CORPORA)
     _, files = find([corpus.source], root)
     for file, path in files.items():
         if file in corpus.hashes:
