@@ -37,6 +37,8 @@ def test_what_is_unknown():
 
 
 def test_bad_arguments():
+    with pytest.raises(TypeError, match="text must be a string, got bytes"):
+        Vocabulary(["a"], "characters").encode(b"a")
     with pytest.raises(ValueError, match="kind must be one of 'characters', 'words', 'bpe', got 'letters'"):
         Vocabulary(["a"], "letters")
     with pytest.raises(ValueError, match="tokens must differ, got 'a' more than once"):

@@ -63,6 +63,8 @@ class Vocabulary:
 
     def encode(self, text: str) -> list[int]:
         """The numbers of the tokens of a text."""
+        if not isinstance(text, str):
+            raise TypeError(f"text must be a string, got {type(text).__name__}")
         if self.kind == "bpe":
             lines = text.splitlines(keepends=True)
             return [number for line in self._bpe().encode_batch(lines) for number in line.ids]
