@@ -88,7 +88,7 @@ def _keys(text: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[n
     """A hash of each word: its length, then 8 bytes in each turn, for those words that have more.
 
     Words of equal length up to 8 bytes never collide, since each operation can be undone. That any two of the 268,000
-    words of WikiText-103 do has a chance of 2 in a billion.
+    words of WikiText-103 do has a chance of 2 in a billion; that a key is 0, which stands for an empty slot, a smaller.
     """
     aligned = text.view("<u8")
     keys = lengths.astype(np.uint64) * MULTIPLIER  # so that a word that ends in zero bytes is not that without them
