@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import tempfile
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,20 +13,17 @@ from pathlib import Path
 def replacing(*paths: Path) -> Iterator[list[Path]]:
     """Give temporary names to write to; if all goes well they are synced and take the places of `paths`, in order.
 
-    All are complete on the disk before the first is renamed. If anything fails, nothing of `paths` has been touched
-    and the temporary files are gone.
+    All are complete on the disk before the first is renamed. If the writing fails, nothing of `paths` has been touched;
+    the temporary files are gone in any case.
     """
     temporary: list[Path] = []
     try:
         for path in paths:
-            descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-            os.close(descriptor)
-            temporary.append(Path(name))
+            file = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
+            file.open("xb").close()
+            temporary.append(file)
         yield temporary
-        mask = os.umask(0)  # mkstemp makes files that only their owner can read: give them an ordinary file's rights
-        os.umask(mask)
         for file in temporary:
-            file.chmod(0o666 & ~mask)
             with file.open("rb+") as opened:
                 os.fsync(opened.fileno())
         for file, path in zip(temporary, paths, strict=True):

@@ -1,73 +1,148 @@
-"""The words a language model knows, and how text is cut into them."""
+"""The tokens of a text, and how a text is split into them and put together again."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from trellisnet.core.checks import one_of
 from trellisnet.files import replacing
 
-FILE = "vocabulary.json"
+END_OF_LINE = "<eos>"
 UNKNOWN = "<unk>"
+KINDS = ("characters", "words", "bpe")
+FILE_NAME = "vocabulary.json"
+WORD = re.compile(r"[^\t\n\v\f\r ]+")  # separated by ASCII blanks only: others can stand inside a word
 
 
 class Vocabulary:
-    """Numbers for words or characters.
+    r"""The tokens of a text by number, the most frequent first.
+
+    Characters: every character is a token, the end of a line among them. Words: what stands between blanks is a token,
+    and `<eos>` ends a line. BPE: pieces of words, learned from a text; `merges` tells how.
+    What is not in the vocabulary becomes `<unk>` if that is, and is an error otherwise.
 
     Args:
-        tokens: the words in the order of their numbers.
-        kind: "characters", or "words", which are separated by white space.
+        tokens: all different.
+        kind: "characters", "words" or "bpe".
+        merges: of "bpe": the pairs of pieces to join, in order.
 
-    >>> vocabulary = Vocabulary(["<unk>", "a", "rose", "is"], "words")
-    >>> vocabulary.encode("a rose is a flower")
-    [1, 2, 3, 1, 0]
-    >>> vocabulary.decode([1, 2, 3])
-    'a rose is'
+    >>> words = Vocabulary(["the", "<eos>", "cat", "<unk>"], "words")
+    >>> words.encode("the cat\nthe dog\n")
+    [0, 2, 1, 0, 3, 1]
+    >>> words.decode([0, 2, 1, 0])
+    'the cat\nthe'
     """
 
-    def __init__(self, tokens: Sequence[str], kind: str = "words") -> None:
+    def __init__(self, tokens: Iterable[str], kind: str, merges: Iterable[Sequence[str]] | None = None) -> None:
         self.tokens = list(tokens)
-        self.kind = one_of("kind", kind, ("characters", "words"))
-        self.index = {token: i for i, token in enumerate(self.tokens)}
-        if len(self.index) != len(self.tokens):
-            double = next(token for i, token in enumerate(self.tokens) if self.index[token] != i)
-            raise ValueError(f"tokens must differ from each other, got {double!r} more than once")
+        if kind not in KINDS:
+            raise ValueError(f"kind must be one of {', '.join(map(repr, KINDS))}, got {kind!r}")
+        if (kind == "bpe") != (merges is not None):
+            raise ValueError(f"merges belong to kind 'bpe', got kind {kind!r} and merges {merges!r}")
+        self.kind = kind
+        self.merges = None if merges is None else [(left, right) for left, right in merges]
+        if wrong := [token for token in self.tokens if not isinstance(token, str)]:
+            raise TypeError(f"tokens must be strings, got {wrong[0]!r}")
+        self.index = {token: number for number, token in enumerate(self.tokens)}
+        if len(self.index) < len(self.tokens):
+            twice = next(token for number, token in enumerate(self.tokens) if self.index[token] != number)
+            raise ValueError(f"tokens must differ, got {twice!r} more than once")
+        self._tokenizer: Any = None
 
     def __len__(self) -> int:
         return len(self.tokens)
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Vocabulary):
+            return NotImplemented
+        return (self.tokens, self.kind, self.merges) == (other.tokens, other.kind, other.merges)
+
+    __hash__ = None  # type: ignore[assignment]  # it has lists
+
+    def __repr__(self) -> str:
+        return f"Vocabulary({len(self)} {self.kind})"
+
     def encode(self, text: str) -> list[int]:
-        """The numbers of a text's words; what is not in the vocabulary becomes `<unk>`, if that is."""
+        """The numbers of the tokens of a text."""
         if not isinstance(text, str):
             raise TypeError(f"text must be a string, got {type(text).__name__}")
+        if self.kind == "bpe":
+            lines = text.splitlines(keepends=True)
+            return [number for line in self._bpe().encode_batch(lines) for number in line.ids]
+        pieces = text if self.kind == "characters" else _words(text)
         unknown = self.index.get(UNKNOWN)
-        parts: Iterable[str] = text if self.kind == "characters" else text.split()
-        numbers = [(part, self.index.get(part, unknown)) for part in parts]
-        missing = sorted({part for part, number in numbers if number is None})
-        if missing:
-            raise ValueError(
-                f"text has {self.kind} that are not in the vocabulary: {', '.join(map(repr, missing[:5]))}"
-            )
-        return [number for _, number in numbers if number is not None]
+        numbers = [self.index.get(piece, unknown) for piece in pieces]
+        if None in numbers:
+            at = numbers.index(None)
+            raise ValueError(f"text must be of the vocabulary's {self.kind}, got {pieces[at]!r} at position {at}")
+        return [number for number in numbers if number is not None]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of some numbers."""
-        between = "" if self.kind == "characters" else " "
-        return between.join(self.tokens[i] for i in ids)
+        """The text of the numbers of some tokens."""
+        numbers = [int(number) for number in ids]
+        for number in numbers:
+            if not 0 <= number < len(self.tokens):
+                raise ValueError(f"ids must be in [0, {len(self.tokens)}), got {number}")
+        if self.kind == "bpe":
+            return str(self._bpe().decode(numbers))
+        tokens = [self.tokens[number] for number in numbers]
+        if self.kind == "characters":
+            return "".join(tokens)
+        lines = " ".join("\n" if token == END_OF_LINE else token for token in tokens)
+        return lines.replace(" \n", "\n").replace("\n ", "\n")
 
-    def save(self, folder: Path | str) -> None:
+    def save(self, folder: str | Path) -> None:
         """Write `vocabulary.json` into a folder."""
-        with replacing(Path(folder) / FILE) as (path,):
-            path.write_text(json.dumps({"kind": self.kind, "tokens": self.tokens}, ensure_ascii=False), "utf-8")
+        with replacing(Path(folder) / FILE_NAME) as (file,):
+            file.write_text(self.to_json(), encoding="utf-8")
+
+    def to_json(self) -> str:
+        """What `save` writes."""
+        content: dict[str, object] = {"kind": self.kind, "tokens": self.tokens}
+        if self.merges is not None:
+            content["merges"] = self.merges
+        return json.dumps(content, ensure_ascii=False, indent=0)
 
     @classmethod
-    def load(cls, folder: Path | str) -> Vocabulary:
+    def load(cls, folder: str | Path) -> Vocabulary:
         """Read what `save` wrote."""
-        path = Path(folder) / FILE
+        path = Path(folder) / FILE_NAME
         try:
-            content = json.loads(path.read_text("utf-8"))
-            return cls(content["tokens"], content["kind"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"{path} is not a vocabulary: {error}") from None
+            content = json.loads(path.read_text(encoding="utf-8"))
+            return cls(content["tokens"], content["kind"], content.get("merges"))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"{path}: not a vocabulary: {error!r}") from error
+
+    def _bpe(self) -> Any:
+        if self._tokenizer is None:
+            assert self.merges is not None
+            self._tokenizer = make_tokenizer(self.index, self.merges)
+        return self._tokenizer
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "_tokenizer": None}  # made again where it is needed
+
+
+def require_tokenizers() -> Any:
+    """The package, or an error that says how to get it."""
+    try:
+        import tokenizers  # noqa: PLC0415
+    except ImportError as error:
+        raise ImportError("kind 'bpe' needs the tokenizers package: pip install 'trellisnet[text]'") from error
+    return tokenizers
+
+
+def make_tokenizer(index: Mapping[str, int], merges: Sequence[tuple[str, str]]) -> Any:
+    """A tokenizer of the `tokenizers` package on bytes: there is no text that it does not know."""
+    tokenizers = require_tokenizers()
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=dict(index), merges=list(merges)))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = tokenizers.decoders.ByteLevel()
+    return tokenizer
+
+
+def _words(text: str) -> list[str]:
+    return WORD.findall(text.replace("\n", f" {END_OF_LINE} "))

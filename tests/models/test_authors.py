@@ -72,6 +72,7 @@ def test_an_untied_model_keeps_both_embeddings(tmp_path):
 def test_the_paper_knows_the_depth_of_its_own_models(tmp_path):
     tensors = {
         "encoder.weight": torch.zeros(50, 200),
+        "decoder.weight": torch.zeros(50, 200),
         "decoder.bias": torch.zeros(50),
         "tnet.full_conv.bias2": torch.zeros(4800),
         "tnet.full_conv.weight1": torch.zeros(4800, 200, 2),
@@ -93,7 +94,7 @@ def test_a_pickle_that_does_something_is_refused_and_does_nothing(tmp_path):
     torch.save({"encoder.weight": torch.zeros(2, 2), "x": Harmful()}, tmp_path / "harmful.pkl")
     (tmp_path / "plain.pkl").write_bytes(pickle.dumps(Harmful()))
     for name in ("harmful.pkl", "plain.pkl"):
-        with pytest.raises(ValueError, match=f"{name} is not a file of tensors alone"):
+        with pytest.raises(ValueError, match=f"{name} is damaged or holds more than tensors"):
             TrellisLM.from_authors(tmp_path / name, 3)
     assert not Harmful.target.exists()
 
@@ -107,13 +108,13 @@ def change(name, edit):
 @pytest.mark.parametrize(
     ("name", "edit", "message"),
     [
-        ("lm-tied", lambda t: t.pop("encoder.weight"), "encoder.weight missing"),
-        ("lm-tied", lambda t: t.pop("decoder.bias"), "head.bias is missing"),
-        ("lm-tied", lambda t: t.update(extra=torch.zeros(2)), "head.extra is not part of the model"),
+        ("lm-tied", lambda t: t.pop("encoder.weight"), "encoder.weight is missing"),
+        ("lm-tied", lambda t: t.pop("decoder.bias"), "decoder.bias is missing"),
+        ("lm-tied", lambda t: t.update(extra=torch.zeros(2)), "extra is not part of the model"),
         (
             "lm-tied",
             lambda t: t.update({"decoder.bias": torch.zeros(3)}),
-            r"head.bias has shape \(3,\), expected \(17,\)",
+            r"decoder.bias has shape \(3,\), expected \(17,\)",
         ),
         ("lm-tied", lambda t: t.update({"network.0.module.full_conv.bias2": torch.ones(44)}), "must be equal to tnet"),
         (
@@ -124,9 +125,29 @@ def change(name, edit):
         (
             "lm-mos-wnorm",
             lambda t: [t.pop(f"{n}.latent.bias") for n in ("mixsoft", "network.1")],
-            "head.latent.bias is",
+            "mixsoft.latent.bias is missing",
         ),
         ("lm-tied", lambda t: t.update(step=3), "must hold a state_dict"),
+        ("lm-tied", lambda t: t.pop("decoder.weight"), "decoder.weight is missing"),
+        ("lm-tied", lambda t: t.update({"decoder.weight": torch.zeros(17)}), r"decoder.weight has shape \(17,\)"),
+        ("lm-tied", lambda t: t.update({"encoder.weight": torch.zeros(())}), r"encoder.weight has shape \(\)"),
+        (
+            "lm-tied",
+            lambda t: [t.pop(f"{n}.module.full_conv.bias2") for n in ("tnet", "network.0")],
+            "tnet's bias2 is missing",
+        ),
+        (
+            "lm-tied",
+            lambda t: [
+                t.update({f"{n}.module.full_conv.weight2_raw": torch.ones(44, 4, 2)}) for n in ("tnet", "network.0")
+            ],
+            r"weight1 and weight2 must be .* got \(44, 6, 2\) and \(44, 4, 2\)",
+        ),
+        (
+            "lm-mos-wnorm",
+            lambda t: [t.pop(f"{n}.prior.weight") for n in ("mixsoft", "network.1")],
+            "prior.weight is miss",
+        ),
     ],
 )
 def test_a_checkpoint_that_does_not_fit_is_refused(name, edit, message, tmp_path):
@@ -136,8 +157,9 @@ def test_a_checkpoint_that_does_not_fit_is_refused(name, edit, message, tmp_path
 
 
 def test_a_broken_file_is_named(tmp_path):
-    (tmp_path / "short.pkl").write_bytes((FIXTURES / "lm-tied.pkl").read_bytes()[:3000])
-    with pytest.raises(ValueError, match=r"short\.pkl is not a file of tensors alone"):
-        TrellisLM.from_authors(tmp_path / "short.pkl", 6)
+    for content in ((FIXTURES / "lm-tied.pkl").read_bytes()[:3000], b"", b"hello", b"\x80\x02."):
+        (tmp_path / "short.pkl").write_bytes(content)
+        with pytest.raises(ValueError, match=r"short\.pkl is damaged or holds more than tensors"):
+            TrellisLM.from_authors(tmp_path / "short.pkl", 6)
     with pytest.raises(FileNotFoundError, match=r"nowhere\.pkl"):
         TrellisLM.from_authors(tmp_path / "nowhere.pkl", 6)

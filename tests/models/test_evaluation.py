@@ -35,7 +35,7 @@ def test_the_window_does_not_change_the_score(lm, window):
 
 
 def test_text_and_sequences_of_numbers():
-    lm = TrellisLM(3, 6, 10, num_layers=5, vocabulary=Vocabulary(["a", "rose", "is"]))
+    lm = TrellisLM(3, 6, 10, num_layers=5, vocabulary=Vocabulary(["a", "rose", "is"], "words"))
     expected = read(lm, torch.tensor([[0, 1, 2, 0, 1]]))
     assert_close(lm.score("a rose is a rose").log_prob, expected, 1e-12)
     assert_close(lm.score([0, 1, 2, 0, 1]).log_prob, expected, 1e-12)
@@ -174,9 +174,47 @@ def test_parameters_come_back_after_an_error(monkeypatch):
         (lambda lm: lm.score([]), "text must not be empty"),
         (lambda lm: lm.score([1, 9]), r"text must lie in 0 \.\. 8, got 9"),
         (lambda lm: lm.score([1, 2], window=0), "window must be an integer >= 1, got 0"),
+        (lambda lm: DynamicEvaluation(epsilon=0.0), "dynamic epsilon must be a number > 0"),
+        (lambda lm: gradient_statistics(lm, torch.tensor([[1]])), "ids must have at least two words"),
+        (lambda lm: gradient_statistics(lm, torch.tensor([[1, 2]]), window=0), "window must be an integer >= 1, got 0"),
         (lambda lm: lm.score([1, 2], dynamic=DynamicEvaluation(statistics={})), "statistics of .* must have the shape"),
     ],
 )
-def test_bad_input_is_named(make, message):
+def test_bad_values_are_named(make, message):
     with pytest.raises(ValueError, match=message):
         make(TrellisLM(WORDS, 6, 10, num_layers=3))
+
+
+def test_half_precision_scores_as_single():
+    lm = TrellisLM(WORDS, 64, 64, num_layers=2, dtype=torch.bfloat16)
+    ids = torch.randint(WORDS, (2, 300))
+    expected = lm.score(ids, cache=ContinuousCache())
+    assert expected.log_prob.dtype == torch.float32
+    single = TrellisLM(WORDS, 64, 64, num_layers=2, dtype=torch.float32)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        single.score(ids, cache=ContinuousCache())
+        single.score(ids, dynamic=DynamicEvaluation())
+
+
+def test_frozen_parameters_stay(lm):
+    lm.embedding.weight.requires_grad_(False)
+    ids = torch.randint(WORDS, (1, 20))
+    statistics = gradient_statistics(lm, ids)
+    assert "embedding.weight" not in statistics
+    with torch.inference_mode():
+        score = lm.score(ids, window=5, dynamic=DynamicEvaluation(0.1, 0.1, statistics))
+    assert score.perplexity > 0
+
+
+def test_a_model_without_numbers_has_no_perplexity():
+    lm = TrellisLM(WORDS, 6, 10, num_layers=3)
+    torch.nn.init.constant_(lm.head.bias, math.nan)
+    assert math.isnan(lm.score([1, 2, 3]).perplexity)
+
+
+def test_bad_types_are_named():
+    lm = TrellisLM(WORDS, 6, 10, num_layers=3)
+    with pytest.raises(TypeError, match="cache must be a ContinuousCache or None, got 5"):
+        lm.score([1, 2], cache=5)
+    with pytest.raises(TypeError, match="text must be text or a sequence of integers"):
+        lm.score(["ab", "c"])

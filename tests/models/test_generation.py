@@ -5,7 +5,7 @@ import torch
 
 from reference import assert_close
 from trellisnet import TrellisLM, Vocabulary
-from trellisnet.models.generation import Sampling
+from trellisnet.models.generation import Sampling, Seen
 
 WORDS = 11
 PROMPTS = [[1, 2, 3, 4, 5, 6, 7], [8], [3, 3, 9]]
@@ -25,13 +25,19 @@ def continue_by_full_runs(lm, prompt, steps, sampling, numbers, stop=()):
     lm.eval()
     for step in range(steps):
         log_prob = lm.log_prob(torch.tensor([words]))[0, -1].detach()
-        for word in set(words):
-            log_prob[word] *= sampling.repetition_penalty
+        penalise(log_prob, set(words), sampling.repetition_penalty)
         words.append(pick(log_prob, sampling, numbers[step]))
         if words[-1] in stop:
             break
     lm.train()
     return words
+
+
+def penalise(log_prob, words, penalty):
+    mean = log_prob.mean().item()
+    for word in words:
+        score = log_prob[word].item() - mean
+        log_prob[word] = mean + (score / penalty if score > 0 else score * penalty)
 
 
 def pick(log_prob, sampling, number):
@@ -134,8 +140,7 @@ def slow_beam_search(lm, prompt, steps, beams, length_penalty, penalty, stop):
         options = []
         for words, total in live:
             log_prob = lm.log_prob(torch.tensor([[*prompt, *words]]))[0, -1].detach()
-            for word in {*prompt, *words}:
-                log_prob[word] *= penalty
+            penalise(log_prob, {*prompt, *words}, penalty)
             options += [((*words, word), total + float(log_prob[word])) for word in range(WORDS)]
         options.sort(key=lambda option: -option[1])
         finished += [option for option in options[:beams] if option[0][-1] in stop]
@@ -168,7 +173,7 @@ def test_text_in_text_out():
     assert "ab" + "".join(lm.stream_text("ab", 5)) == lm.generate("ab", 5)
     last = vocabulary.tokens[numbers[2]]
     assert lm.generate("ab", 5, stop=last) == "ab" + last
-    words = TrellisLM(3, 6, 10, num_layers=3, vocabulary=Vocabulary(["a", "rose", "is"]))
+    words = TrellisLM(3, 6, 10, num_layers=3, vocabulary=Vocabulary(["a", "rose", "is"], "words"))
     assert "a rose" + "".join(words.stream_text("a rose", 4)) == words.generate("a rose", 4)
 
 
@@ -179,7 +184,10 @@ def test_text_in_text_out():
         ([[1], []], {}, ValueError, r"prompts\[1\] must not be empty"),
         ([], {}, ValueError, "prompts must not be empty"),
         (torch.zeros(1, 0, dtype=torch.int64), {}, ValueError, "not empty"),
-        ([[1.5]], {}, TypeError, r"prompts\[0\] must be integers"),
+        ([[1.5]], {}, TypeError, r"prompts\[0\] must be text or a sequence of integers, got \[1.5\]"),
+        ([["a"]], {}, TypeError, r"prompts\[0\] must be text or a sequence of integers"),
+        ([[10**30]], {}, TypeError, r"prompts\[0\] must be text or a sequence of integers"),
+        ([torch.tensor(3)], {}, TypeError, r"prompts\[0\] must be text or a sequence of integers"),
         (7, {}, TypeError, "prompts must be text, .* got int"),
         ([7], {}, TypeError, r"prompts\[0\] must be text or a sequence of integers, got 7"),
         ("text", {}, ValueError, "text needs a model with a vocabulary"),
@@ -191,6 +199,10 @@ def test_text_in_text_out():
         ([[1]], {"beams": 0}, ValueError, "beams"),
         ([[1]], {"beams": 2, "seed": 1}, ValueError, "beams search and draw nothing"),
         ([[1]], {"length_penalty": 1.0}, ValueError, "length_penalty belongs to a beam search"),
+        ([[1]], {"temperature": "1"}, TypeError, "temperature must be a number"),
+        ([[1]], {"seed": 1.5}, TypeError, "seed must be an integer >= 0, got 1.5"),
+        ([[1]], {"beams": 2, "length_penalty": -1.0}, ValueError, "length_penalty must be a number >= 0"),
+        ([[1]], {"stop": None}, ValueError, "stop must be words of the vocabulary or numbers below 11, got None"),
         ([[1]], {"stop": 11}, ValueError, "stop must be words of the vocabulary or numbers below 11, got 11"),
     ],
 )
@@ -206,3 +218,39 @@ def test_a_word_without_probability_is_never_drawn():
     drawn = Sampling(temperature=1.0).choose(log_prob, numbers)
     assert set(drawn.tolist()) == {1, 3}
     assert_close(drawn.eq(1).double().mean(), torch.tensor(0.5), 0.01)
+
+
+def test_weights_that_are_no_numbers_are_told():
+    lm = TrellisLM(WORDS, 6, 10, num_layers=3)
+    with torch.no_grad():
+        lm.head.bias[3] = torch.nan
+    for options in ({}, {"seed": 1}, {"beams": 2}):
+        with pytest.raises(ValueError, match="log-probabilities are not finite"):
+            lm.generate([[1, 2]], 3, **options)
+
+
+def test_a_tiny_temperature_is_greedy():
+    lm = TrellisLM(WORDS, 6, 10, num_layers=3)
+    assert lm.generate([[1, 2]], 5, temperature=1e-300) == lm.generate([[1, 2]], 5)
+
+
+def test_greedy_writing_draws_no_random_numbers():
+    lm = TrellisLM(WORDS, 6, 10, num_layers=3, weight_norm=True)
+    before = torch.get_rng_state()
+    lm.generate([[1, 2]], 5)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_penalty_reaches_the_most_probable_word():
+    log_prob = torch.tensor([[10.0, 0.0, 0.0, 0.0]]).log_softmax(1)
+    lowered = Seen([[0]], 4, 8.0).penalise(log_prob)
+    assert_close(lowered[0], torch.tensor([7.5 / 8 + 2.5, 0.0, 0.0, 0.0]) + log_prob[0, 1])
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.int32])
+def test_all_kinds_of_integers_are_words(dtype):
+    lm = TrellisLM(300, 6, 10, num_layers=3)
+    ids = torch.tensor([[1, 2, 3]])
+    assert torch.equal(lm.generate(ids.to(dtype), 3), lm.generate(ids, 3))
+    assert_close(lm(ids.to(dtype), ids.to(dtype)).loss, lm(ids, ids).loss)
+    assert lm.generate([[1]], 3, stop=torch.tensor([5, 6])) == lm.generate([[1]], 3, stop=[5, 6])

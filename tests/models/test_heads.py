@@ -180,3 +180,16 @@ def test_softmax_equals_torch(batch):
     head = make_head("softmax", FEATURES, nn.Parameter(torch.randn(WORDS, VECTOR).double()))
     expected = F.cross_entropy(head.logits(hidden).flatten(0, 1), targets.flatten())
     assert_close(head.loss(hidden, targets), expected, 1e-14)
+
+
+def test_no_more_than_a_chunk_of_logits_exists(monkeypatch):
+    """At 267,735 words and 2,560 tokens, all of them would be 685 million."""
+    blocks = []
+    affine = chunked.affine
+    monkeypatch.setattr(chunked, "CHUNK", 2**16)
+    monkeypatch.setattr(chunked, "affine", lambda *a: blocks.append(affine(*a)) or blocks[-1])
+    for name in ("cluster", "mos"):
+        head = make_head(name, 4, nn.Parameter(torch.randn(20_000, 4)))
+        head.loss(torch.randn(50, 4), torch.randint(20_000, (50,))).backward()
+    assert blocks
+    assert max(block.numel() for block in blocks) <= 2**16

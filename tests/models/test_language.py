@@ -109,8 +109,40 @@ def test_depth_is_a_choice_of_the_call():
     assert lm(ids, targets, depth=2).loss != lm(ids, targets).loss
 
 
+def test_auxiliary_layers_that_a_depth_does_not_reach_do_not_count():
+    lm = make(aux_every=3)
+    ids, targets = text()
+    assert lm(ids, targets, depth=2).parts.keys() == {"main"}
+    assert lm(ids, targets, depth=7).parts.keys() == {"main", "aux"}
+
+
+@pytest.mark.parametrize("head", ["softmax", "mos", "adaptive", "cluster"])
+def test_recomputing_changes_nothing(head):
+    stored, recomputed = make(head=head), make(head=head, memory="recompute")
+    recomputed.load_state_dict(stored.state_dict())
+    batch = text()
+    for lm in (stored, recomputed):
+        lm(*batch).loss.backward()
+    for a, b in zip(stored.parameters(), recomputed.parameters(), strict=True):
+        assert_close(a.grad, b.grad)
+
+
+@pytest.mark.parametrize("head", ["softmax", "mos", "adaptive", "cluster"])
+def test_mixed_precision_is_computed_in_single(head):
+    lm = make(head=head, dtype=torch.float32, alpha=1.0, beta=1.0)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        out = lm(*text())
+    out.loss.backward()
+    assert all(part.dtype == torch.float32 for part in out.parts.values())
+
+
+def test_the_tie_holds_whatever_is_done_to_the_model():
+    for lm in (make(device="meta").to_empty(device="cpu"), make().float(), copy.deepcopy(make())):
+        assert lm.head.weight is lm.embedding.weight
+
+
 def test_padding_with_ignored_targets_changes_nothing():
-    lm = make()
+    lm = make(alpha=1.0, beta=1.0)
     ids, targets = text(1, 9)
     padded = torch.cat([ids, torch.zeros(1, 4, dtype=torch.int64)], 1)
     marked = torch.cat([targets, torch.full((1, 4), IGNORED)], 1)
@@ -201,7 +233,14 @@ def test_parameter_counts_are_the_papers(name):
         ({"history": "discard"}, ValueError, "horizon belongs to history='discard'"),
         ({"horizon": 3}, ValueError, "horizon belongs to history='discard'"),
         ({"input_dropout": 1}, ValueError, "input_dropout"),
-        ({"hiden_dropout": 0.1}, TypeError, "hiden_dropout"),
+        ({"hiden_dropout": 0.1}, TypeError, "hiden_dropout is not an option of this model"),
+        (
+            {"batch_first": True},
+            TypeError,
+            r"batch_first is not .* sequences always come as \(B, T",
+        ),
+        ({"hidden_size": 4}, ValueError, "hidden_size must be at least embedding_size = 5"),
+        ({"vocabulary": ["a"]}, TypeError, "vocabulary must be a Vocabulary, got list"),
     ],
 )
 def test_bad_arguments_are_named(options, error, message):

@@ -1,6 +1,7 @@
 import copy
 import json
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -129,7 +130,7 @@ def change_weights(folder, edit):
             r"model\.safetensors is not a complete safetensors file",
         ),
         (lambda f: (f / "model.safetensors").write_bytes(b""), "is not a complete safetensors file"),
-        (lambda f: (f / "vocabulary.json").write_text("{}"), "is not a vocabulary"),
+        (lambda f: (f / "vocabulary.json").write_text("{}"), "not a vocabulary"),
     ],
 )
 def test_what_cannot_be_read_is_named(folder, change, message):
@@ -159,3 +160,26 @@ def test_a_failed_save_leaves_the_old_model(folder, monkeypatch):
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == files
     ids = torch.randint(9, (2, 8))
     assert torch.equal(TrellisLM.from_pretrained(folder).log_prob(ids), old.log_prob(ids))
+
+
+def test_a_later_model_replaces_an_earlier_one_as_a_whole(tmp_path):
+    TrellisLM(2, 6, 10, num_layers=3, vocabulary=Vocabulary(["a", "b"], "words")).save_pretrained(tmp_path)
+    TrellisLM(2, 6, 10, num_layers=3).save_pretrained(tmp_path)
+    assert TrellisLM.from_pretrained(tmp_path).vocabulary is None
+    other = Vocabulary(["c", "d"], "words")
+    assert TrellisLM.from_pretrained(tmp_path, vocabulary=other).vocabulary is other
+
+
+def test_numbers_and_sequences_of_all_kinds_are_saved(tmp_path):
+    lm = TrellisLM(np.int64(9), 6, torch.tensor(10), 3, dilation=range(1, 3), alpha=np.float64(0.5))
+    lm.save_pretrained(tmp_path)
+    assert TrellisLM.from_pretrained(tmp_path).config == lm.config
+    cutoffs = [3]
+    lm = TrellisLM(9, 6, 10, 3, head="cluster", cutoffs=cutoffs)
+    cutoffs.append(4)
+    assert lm.config["cutoffs"] == [3]
+
+
+def test_a_change_that_does_not_fit_is_blamed(folder):
+    with pytest.raises(ValueError, match=r"with hidden_dropout changed does not describe a TrellisLM: hidden_dropout"):
+        TrellisLM.from_pretrained(folder, hidden_dropout=3)

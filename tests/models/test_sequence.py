@@ -75,6 +75,17 @@ def test_a_value_a_step(x):
     assert_close(model(x, targets.unsqueeze(2), LENGTHS).loss, out.loss)
 
 
+def test_a_regressor_predicts_without_dropout(x):
+    model = regressor(output_dropout=0.5)
+    assert torch.equal(model.predict(x, LENGTHS), model.predict(x, LENGTHS))
+    assert_close(model.predict(x), model.eval()(x).prediction)
+
+
+def test_auxiliary_layers_that_a_depth_does_not_reach_do_not_count(x):
+    model = regressor(aux_every=3)
+    assert model(x, torch.zeros(4), depth=2).parts.keys() == {"main"}
+
+
 def test_steps_can_be_chained(x):
     model = regressor(each_step=True)
     whole = model(x).prediction
@@ -125,6 +136,8 @@ def test_half_precision_is_computed_in_single(x):
             "num_classes must be an integer >= 2",
         ),
         (lambda x: regressor(num_values=0), ValueError, "num_values must be an integer >= 1, got 0"),
+        (lambda x: classifier()(x.long()), TypeError, "x must be of floating-point numbers, got torch.int64"),
+        (lambda x: classifier(batch_first=True), TypeError, "batch_first is not an option of this model"),
         (lambda x: classifier(aux_weight=1.0), ValueError, "aux_weight needs aux_every"),
     ],
 )

@@ -48,6 +48,13 @@ def one_of(name: str, value: object, choices: Iterable[str]) -> str:
     return str(value)
 
 
+def positive(name: str, value: object) -> float:
+    """Return `value` if it is a number above 0."""
+    if non_negative(name, value) == 0:
+        raise ValueError(f"{name} must be a number > 0, got {value}")
+    return float(value)  # type: ignore[arg-type]
+
+
 def non_negative(name: str, value: object) -> float:
     """Return `value` if it is a number of at least 0."""
     if not isinstance(value, (int, float)) or isinstance(value, bool):

@@ -174,9 +174,9 @@ class TrellisNet(nn.Module):
             staggered=self.staggered,
             memory=self.memory,
             init=self.init,
-            device=inputs.device,
+            device="meta",  # draws no random numbers for weights that are not kept
             dtype=inputs.dtype,
-        )
+        ).to_empty(device=inputs.device)
         net.kernel.set_weight("weight_input", inputs)
         net.kernel.set_weight("weight_hidden", hidden)
         if bias is not None:

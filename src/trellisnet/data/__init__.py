@@ -11,7 +11,7 @@ from trellisnet.data.files.places import MissingDataError
 from trellisnet.data.registry import DATASETS, load
 from trellisnet.data.sequences.data import Scale, SequenceData
 from trellisnet.data.text.data import TextData
-from trellisnet.data.vocabulary import Vocabulary
+from trellisnet.vocabulary import Vocabulary
 
 __all__ = [
     "DATASETS",

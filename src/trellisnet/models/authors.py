@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import re
 import warnings
 from pathlib import Path
@@ -29,50 +28,67 @@ _KERNEL_NAMES = {"bias2": "bias", "weight1": "weight_input", "weight2": "weight_
 _NORM_PARTS = {"_g": "original0", "_v": "original1"}
 
 
-def read_checkpoint(path: Path, num_layers: int | None) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """The arguments of a `TrellisLM` and its parameters by name, from a file of the authors'."""
+def read_checkpoint(path: Path, num_layers: int | None) -> tuple[dict[str, Any], dict[str, Tensor], dict[str, str]]:
+    """A file of the authors': arguments of a `TrellisLM`, its parameters by name, and their names for these."""
     theirs = _without_repeats(_load(path), path)
-    tensors: dict[str, Tensor] = {}
-    for name, tensor in theirs.items():
-        if match := _KERNEL.fullmatch(name):
-            own = _KERNEL_NAMES[match[1]]
-            part = f"parametrizations.{own}.{_NORM_PARTS[match[2]]}" if match[2] else own
-            tensors[f"net.kernel.{part}"] = _to_our_layout(tensor, name, path)
-    kernel = dict(tensors)
-    weight_norm = any("parametrizations" in name for name in kernel)
+    mixture = any(name.startswith("mixsoft.") for name in theirs)
+    if mixture:
+        theirs = {name: tensor for name, tensor in theirs.items() if not name.startswith("decoder.")}  # not in use
+    names = {_our_name(name): name for name in theirs}
+    tensors = {ours: _to_our_layout(theirs[name], name, path) for ours, name in names.items()}
+
+    weight_norm = any("parametrizations" in name for name in tensors)
     stem, value = ("net.kernel.parametrizations.", ".original1") if weight_norm else ("net.kernel.", "")
-    inputs, hidden = (kernel.get(f"{stem}{name}{value}") for name in ("weight_input", "weight_hidden"))
-    encoder = theirs.get("encoder.weight")
-    if encoder is None or inputs is None or hidden is None:
-        found = {"encoder.weight": encoder, "tnet's weight1": inputs, "tnet's weight2": hidden}
-        missing = ", ".join(name for name, tensor in found.items() if tensor is None)
-        raise ValueError(f"{path} is not a model of the authors': {missing} missing")
-    mixture = "mixsoft.latent.weight" in theirs
-    decoder = theirs.get("mixsoft.decoder.weight" if mixture else "decoder.weight", encoder)
+    head = "mixsoft." if mixture else ""
+    needed = {
+        "embedding.weight": "encoder.weight",
+        "head.weight": f"{head}decoder.weight",
+        f"{stem}weight_input{value}": "tnet's weight1",
+        f"{stem}weight_hidden{value}": "tnet's weight2",
+        "net.kernel.bias": "tnet's bias2",
+    }
+    if mixture:
+        needed |= {f"head.{part}.weight": f"mixsoft.{part}.weight" for part in ("latent", "prior")}
+    for ours, name in needed.items():
+        dimensions = 1 if name.endswith("bias2") else 3 if name.startswith("tnet") else 2
+        if ours not in tensors or tensors[ours].dim() != dimensions:
+            found = f"has shape {tuple(tensors[ours].shape)}" if ours in tensors else "is missing"
+            raise ValueError(f"{path} is not a model of the authors': {name} {found}")
+    encoder, decoder, inputs, hidden = (tensors[name] for name in list(needed)[:4])
+    if hidden.shape[1] != 4 * hidden.shape[2] or inputs.shape[1:] != (hidden.shape[1], encoder.shape[1]):
+        expected = "(4 * hidden, embedding, taps) and (4 * hidden, hidden, taps)"
+        got = " and ".join(str(tuple(theirs[names[name]].shape)) for name in list(needed)[2:4])
+        raise ValueError(
+            f"{path} is not a model of the authors': tnet's weight1 and weight2 must be {expected}, got {got}"
+        )
     tied = decoder.shape == encoder.shape and torch.equal(decoder, encoder)
     arguments: dict[str, Any] = {
         "vocab_size": encoder.shape[0],
         "embedding_size": encoder.shape[1],
-        "hidden_size": hidden.shape[-1],
-        "num_layers": _depth(path, (*encoder.shape, hidden.shape[-1]), num_layers),
-        "output_size": theirs["mixsoft.latent.weight"].shape[1] if mixture else decoder.shape[1],
+        "hidden_size": hidden.shape[2],
+        "num_layers": _depth(path, (*encoder.shape, hidden.shape[2]), num_layers),
+        "output_size": tensors["head.latent.weight"].shape[1] if mixture else decoder.shape[1],
         "kernel_size": hidden.shape[0],
-        "bias": "net.kernel.bias" in kernel,
         "weight_norm": weight_norm,
         "tied": tied,
         "init": "paper",
         "dtype": encoder.dtype,
     }
-    tensors["embedding.weight"] = encoder
     if mixture:
-        arguments |= {"head": "mos", "experts": theirs["mixsoft.prior.weight"].shape[0]}
-        theirs = {name: tensor for name, tensor in theirs.items() if not name.startswith("decoder.")}  # not in use
-    for name, tensor in theirs.items():
-        if name != "encoder.weight" and not _KERNEL.fullmatch(name):
-            own = "head." + name.removeprefix("mixsoft.").removeprefix("decoder.")
-            if not (tied and own == "head.weight"):
-                tensors[own] = tensor
-    return arguments, tensors
+        arguments |= {"head": "mos", "experts": tensors["head.prior.weight"].shape[0]}
+    if tied:
+        del tensors["head.weight"]
+    biases = {f"head.{part}bias": f"mixsoft.{part}bias" for part in ("latent.", "prior.")}
+    return arguments, tensors, {**biases, "head.bias": f"{head}decoder.bias", **names}
+
+
+def _our_name(theirs: str) -> str:
+    if match := _KERNEL.fullmatch(theirs):
+        own = _KERNEL_NAMES[match[1]]
+        return f"net.kernel.parametrizations.{own}.{_NORM_PARTS[match[2]]}" if match[2] else f"net.kernel.{own}"
+    if theirs == "encoder.weight":
+        return "embedding.weight"
+    return "head." + theirs.removeprefix("mixsoft.").removeprefix("decoder.")
 
 
 def _load(path: Path) -> dict[str, Tensor]:
@@ -80,9 +96,10 @@ def _load(path: Path) -> dict[str, Tensor]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of pickles in other protocols; what cannot be read is an error below
             content = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise ValueError(f"{path} is not a file of tensors alone, so it is not read: {reason}") from None
+    except (FileNotFoundError, IsADirectoryError, PermissionError):
+        raise
+    except Exception:  # of many kinds, with advice to read the file in a way that executes what it says
+        raise ValueError(f"{path} is damaged or holds more than tensors and their names, so it is not read") from None
     if not isinstance(content, dict) or not all(isinstance(tensor, Tensor) for tensor in content.values()):
         raise ValueError(f"{path} must hold a state_dict (names and tensors), got {type(content).__name__}")
     return {str(name).removeprefix("module."): tensor for name, tensor in content.items()}
@@ -101,10 +118,11 @@ def _without_repeats(theirs: dict[str, Tensor], path: Path) -> dict[str, Tensor]
 
 def _to_our_layout(tensor: Tensor, name: str, path: Path) -> Tensor:
     """Conv kernels (4H, C, taps), or their biases or lengths, to (taps, 4H, C) in our order of the gates."""
-    if tensor.shape[0] % 4 or tensor.dim() not in (1, 3):
-        raise ValueError(
-            f"{path}: {name} must be (4 * hidden, channels, taps) or (4 * hidden), got {tuple(tensor.shape)}"
-        )
+    if not _KERNEL.fullmatch(name):
+        return tensor
+    if tensor.dim() not in (1, 3) or tensor.shape[0] % 4:
+        shape = tuple(tensor.shape)
+        raise ValueError(f"{path}: {name} must be (4 * hidden, channels, taps) or (4 * hidden), got {shape}")
     ours: Tensor = tensor.unflatten(0, (4, -1))[GATES].flatten(0, 1)
     return ours.permute(2, 0, 1) if ours.dim() == 3 else ours
 

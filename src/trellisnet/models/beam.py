@@ -31,19 +31,18 @@ def beam_search(
     length_penalty: float,
     repetition_penalty: float,
     stop: frozenset[int],
-    device: torch.device,
 ) -> list[tuple[int, ...]]:
     """The best continuation found of every prompt.
 
     In every step the best one-word continuations of a prompt's live hypotheses are looked at, in order. Among the first
     `beams` of them, those that end with a stop word are finished; the first `beams` that do not, live on.
     """
-    log_prob, state = read_prompts(model, prompts, device)
-    seen = Seen(prompts, log_prob.shape[1], repetition_penalty, device)
+    log_prob, state = read_prompts(model, prompts)
+    seen = Seen(prompts, log_prob.shape[1], repetition_penalty)
     live = [[Hypothesis((), 0.0)] for _ in prompts]
     finished: list[list[Hypothesis]] = [[] for _ in prompts]
     for step in range(max_new_tokens):
-        log_prob = seen.penalise(log_prob).double()
+        log_prob = seen.penalise(log_prob)
         parents: list[int] = []  # the row that each hypothesis of the next step continues
         first = 0
         for i, hypotheses in enumerate(live):
@@ -58,8 +57,8 @@ def beam_search(
             parents += [rows.start + origin for origin in origins[: len(live[i])]]
         if not parents or step + 1 == max_new_tokens:
             break
-        words = torch.tensor([h.words[-1] for hypotheses in live for h in hypotheses], device=device)
-        order = torch.tensor(parents, device=device)
+        words = torch.tensor([h.words[-1] for hypotheses in live for h in hypotheses])
+        order = torch.tensor(parents)
         seen.go_on(order, words)
         log_prob, state = model(words[:, None], state.select(order), None)
     return [
@@ -72,7 +71,7 @@ def _continue(
     hypotheses: list[Hypothesis], log_prob: Tensor, beams: int, stop: frozenset[int]
 ) -> tuple[list[Hypothesis], list[Hypothesis], list[int]]:
     """One step of one prompt: hypotheses that live on, those that are finished, and the parents of the former."""
-    totals = torch.tensor([h.total for h in hypotheses], dtype=torch.float64, device=log_prob.device)
+    totals = torch.tensor([h.total for h in hypotheses], dtype=torch.float64)
     scores = (totals[:, None] + log_prob).flatten()
     # every hypothesis can end in so many ways at most, so these are enough to leave `beams` that do not
     enough = min(beams + len(hypotheses) * len(stop), len(scores))

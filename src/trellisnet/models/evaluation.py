@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from trellisnet.core.checks import non_negative, positive_int
+from trellisnet.core.checks import non_negative, positive, positive_int
+from trellisnet.core.precision import without_autocast
+from trellisnet.models.heads.base import at_least_single
 
 if TYPE_CHECKING:
     from trellisnet.models.text import TextMethods
@@ -36,7 +38,7 @@ class Score:
     @property
     def perplexity(self) -> float:
         """Exp of `nll`."""
-        return math.exp(self.nll) if self.nll < 700 else math.inf
+        return math.inf if self.nll >= 700 else math.exp(self.nll)
 
     @property
     def bits(self) -> float:
@@ -64,7 +66,7 @@ class ContinuousCache:
     def __post_init__(self) -> None:
         positive_int("cache size", self.size)
         non_negative("cache theta", self.theta)
-        if not 0 < self.share < 1:
+        if positive("cache share", self.share) >= 1:
             raise ValueError(f"cache share must lie in (0, 1), got {self.share}")
 
     def __str__(self) -> str:
@@ -82,13 +84,15 @@ class CacheMemory:
     def mix(self, log_prob: Tensor, features: Tensor, words: Tensor) -> Tensor:
         """The log-probabilities (T, B) of the words that follow features (T, B, D), mixed with the cache's."""
         options, steps, device = self.options, len(words), words.device
+        features = at_least_single(features)
         known, following = features, words
         if self.features is not None and self.words is not None:
             known, following = torch.cat([self.features, features]), torch.cat([self.words, words])
         past = len(known) - steps
         age = past + torch.arange(steps, device=device)[:, None] - torch.arange(len(known), device=device)
         remembered = ((age > 0) & (age <= options.size))[:, :, None]  # (T, S, 1): a step knows those before it
-        scores = options.theta * torch.einsum("tbd,sbd->tsb", features, known)
+        with without_autocast(device.type):
+            scores = options.theta * torch.einsum("tbd,sbd->tsb", features, known)
         scores = scores.masked_fill(~remembered, -torch.inf)
         agreeing = scores.masked_fill(following[None] != words[:, None], -torch.inf)
         cached = agreeing.logsumexp(1) - scores.logsumexp(1)
@@ -120,7 +124,7 @@ class DynamicEvaluation:
     def __post_init__(self) -> None:
         non_negative("dynamic learning_rate", self.learning_rate)
         non_negative("dynamic decay", self.decay)
-        non_negative("dynamic epsilon", self.epsilon)
+        positive("dynamic epsilon", self.epsilon)
 
     def __str__(self) -> str:
         rule = "SGD" if self.statistics is None else f"RMS, epsilon {self.epsilon:g}"
@@ -129,9 +133,9 @@ class DynamicEvaluation:
     def scales(self, model: nn.Module) -> dict[str, tuple[Tensor | float, Tensor | float]]:
         """What a parameter's gradient is divided by, and its decay, by the parameter's name."""
         if self.statistics is None:
-            return {name: (1.0, self.decay) for name, _ in model.named_parameters()}
+            return {name: (1.0, self.decay) for name in _learned(model)}
         roots = {}
-        for name, parameter in model.named_parameters():
+        for name, parameter in _learned(model).items():
             mean_square = self.statistics.get(name)
             if mean_square is None or mean_square.shape != parameter.shape:
                 got = None if mean_square is None else tuple(mean_square.shape)
@@ -152,7 +156,8 @@ def score(
     """Log-probabilities of texts (B, T), read in windows with exact history."""
     memory = None if cache is None else CacheMemory(cache)
     parts = []
-    with lm.reading(), _restored(lm, dynamic) as trained:
+    with torch.inference_mode(False), lm.reading(), _restored(lm, dynamic) as trained:
+        ids = ids.clone()  # a tensor made in inference mode could not take part in learning
         scales = dynamic.scales(lm) if dynamic is not None else {}
         for read, words, features in _windows(lm, ids, window, gradients=dynamic is not None):
             with torch.set_grad_enabled(dynamic is not None):
@@ -168,18 +173,19 @@ def score(
 
 def gradient_statistics(lm: TextMethods, ids: Tensor, window: int = 128) -> dict[str, Tensor]:
     """Mean squares of the gradients of every parameter on windows of a training text (B, T)."""
-    names, parameters = zip(*lm.named_parameters(), strict=True)
-    totals = [torch.zeros_like(parameter) for parameter in parameters]
+    ids, window = lm.read_columns("ids", ids), positive_int("window", window)
+    learned = _learned(lm)
+    totals = [torch.zeros_like(parameter) for parameter in learned.values()]
     count = 0
-    with lm.reading():
-        for _, words, features in _windows(lm, ids, window, gradients=True):
+    with torch.inference_mode(False), lm.reading():
+        for _, words, features in _windows(lm, ids.clone(), window, gradients=True):
             with torch.enable_grad():
-                gradients = torch.autograd.grad(lm.head.loss(features, words), parameters, allow_unused=True)
-            for total, gradient in zip(totals, gradients, strict=True):
+                loss = lm.head.loss(features, words)
+            for total, gradient in zip(totals, _gradients(loss, learned), strict=True):
                 if gradient is not None:
                     total.addcmul_(gradient, gradient)
             count += 1
-    return {name: total / count for name, total in zip(names, totals, strict=True)}
+    return {name: total / count for name, total in zip(learned, totals, strict=True)}
 
 
 def _windows(lm: TextMethods, ids: Tensor, window: int, gradients: bool) -> Iterator[tuple[int, Tensor, Tensor]]:
@@ -189,7 +195,8 @@ def _windows(lm: TextMethods, ids: Tensor, window: int, gradients: bool) -> Iter
         stop = min(start + window, ids.shape[1] - 1)
         with torch.set_grad_enabled(gradients):
             features = lm.features(ids[:, start:stop], state)
-        state = None if features.state is None else features.state.detach()
+        assert features.state is not None
+        state = features.state.detach()
         yield stop, ids[:, start + 1 : stop + 1].t(), features.output
 
 
@@ -200,15 +207,24 @@ def _learn(
     scales: dict[str, tuple[Tensor | float, Tensor | float]],
     trained: dict[str, Tensor],
 ) -> None:
-    names, parameters = zip(*lm.named_parameters(), strict=True)
-    share = torch.full_like(nll, 1 / nll.numel())  # of each word in the loss, which is their mean
-    gradients = torch.autograd.grad(nll, parameters, share, allow_unused=True)
-    for name, parameter, gradient in zip(names, parameters, gradients, strict=True):
+    learned = _learned(lm)
+    with torch.enable_grad():
+        loss = nll.mean()
+    for (name, parameter), gradient in zip(learned.items(), _gradients(loss, learned), strict=True):
         divisor, decay = scales[name]
         change = decay * (trained[name] - parameter)
         if gradient is not None:
             change -= dynamic.learning_rate * gradient / divisor
         parameter.add_(change)
+
+
+def _learned(model: nn.Module) -> dict[str, nn.Parameter]:
+    return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+
+
+def _gradients(loss: Tensor, learned: dict[str, nn.Parameter]) -> tuple[Tensor | None, ...]:
+    with without_autocast(loss.device.type):  # torch wants backward passes outside of it
+        return torch.autograd.grad(loss, list(learned.values()), allow_unused=True)
 
 
 @contextmanager

@@ -9,11 +9,12 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from trellisnet.core.checks import positive_int
+from trellisnet.core.checks import positive, positive_int
 from trellisnet.core.state import TrellisState
 
 # what generation needs of a model: words (B, T) that follow a state, and where they end if not all at T, to the
-# log-probabilities (B, V) of the word after each, and the state there
+# log-probabilities (B, V) of the word after each, and the state there. Words and log-probabilities are on the CPU, the
+# latter in double precision, wherever the model is.
 NextWords = Callable[[Tensor, TrellisState | None, Sequence[int] | None], tuple[Tensor, TrellisState]]
 
 
@@ -26,9 +27,9 @@ class Sampling:
             else greedy, the most probable word always.
         top_k: only the k most probable words.
         top_p: only the fewest most probable words that together have the probability p.
-        repetition_penalty: what the log-probabilities of words are multiplied by that are in the text already; above
-            1 they become rarer.
-        seed: of the random numbers; None: torch's global generator.
+        repetition_penalty: above 1, words that are in the text already become rarer; see `Seen`.
+        seed: of the random numbers; None: torch's global generator. Every row of a batch has numbers of its own, so the
+            same prompt gets other words in another row.
     """
 
     temperature: float | None = None
@@ -38,13 +39,15 @@ class Sampling:
     seed: int | None = None
 
     def __post_init__(self) -> None:
-        if self.temperature is not None and not 0 < self.temperature < float("inf"):
-            raise ValueError(f"temperature must be a number > 0, or None for greedy, got {self.temperature}")
+        if self.temperature is not None:
+            positive("temperature", self.temperature)
         if self.top_k is not None:
             positive_int("top_k", self.top_k)
-        if self.top_p is not None and not 0 < self.top_p <= 1:
+        if self.top_p is not None and positive("top_p", self.top_p) > 1:
             raise ValueError(f"top_p must lie in (0, 1], got {self.top_p}")
-        check_penalty(self.repetition_penalty)
+        positive("repetition_penalty", self.repetition_penalty)
+        if self.seed is not None:
+            positive_int("seed", self.seed, minimum=0)
 
     @property
     def greedy(self) -> bool:
@@ -55,7 +58,8 @@ class Sampling:
         """A word a row: log-probabilities (B, V) and random numbers in [0, 1) (B) to (B)."""
         if self.greedy:
             return log_prob.argmax(dim=1)
-        scores = log_prob.double() / (self.temperature or 1.0)
+        best = log_prob.max(dim=1, keepdim=True).values  # subtracted, so that no temperature takes all away
+        scores = (log_prob - best) / (self.temperature or 1.0)
         if self.top_k is not None and self.top_k < scores.shape[1]:
             least = scores.topk(self.top_k, dim=1).values[:, -1:]
             scores = scores.masked_fill(scores < least, -torch.inf)
@@ -71,19 +75,28 @@ class Sampling:
 
 
 class Seen:
-    """Which words each text has, for the repetition penalty."""
+    """Which words each text has, for the repetition penalty (Keskar et al. 2019).
 
-    def __init__(self, texts: Sequence[Sequence[int]], vocab_size: int, penalty: float, device: torch.device) -> None:
+    A word's score is by how much its log-probability is above the mean of all words'. A score of a seen word is divided
+    by the penalty if it is positive, and multiplied by it if it is negative.
+    """
+
+    def __init__(self, texts: Sequence[Sequence[int]], vocab_size: int, penalty: float) -> None:
         self.penalty = penalty
         self.words: Tensor | None = None
         if penalty != 1:
-            self.words = torch.zeros(len(texts), vocab_size, dtype=torch.bool, device=device)
+            self.words = torch.zeros(len(texts), vocab_size, dtype=torch.bool)
             for row, text in enumerate(texts):
                 self.words[row, list(text)] = True
 
     def penalise(self, log_prob: Tensor) -> Tensor:
-        """Log-probabilities (B, V) under the penalty."""
-        return log_prob if self.words is None else torch.where(self.words, log_prob * self.penalty, log_prob)
+        """Log-probabilities (B, V) under the penalty; they no longer sum to one."""
+        if self.words is None:
+            return log_prob
+        mean = log_prob.mean(dim=1, keepdim=True)
+        score = log_prob - mean
+        lowered = torch.where(score > 0, score / self.penalty, score * self.penalty)
+        return torch.where(self.words, mean + lowered, log_prob)
 
     def go_on(self, rows: Tensor, words: Tensor) -> None:
         """Keep some rows, in the order given, and add a word to each."""
@@ -91,21 +104,14 @@ class Seen:
             self.words = self.words[rows].scatter(1, words[:, None], True)
 
 
-def read_prompts(
-    model: NextWords, prompts: Sequence[Sequence[int]], device: torch.device
-) -> tuple[Tensor, TrellisState]:
+def read_prompts(model: NextWords, prompts: Sequence[Sequence[int]]) -> tuple[Tensor, TrellisState]:
     """Log-probabilities and state after texts of any lengths, read as one batch."""
-    ids = pad_sequence([torch.tensor(prompt) for prompt in prompts], batch_first=True).to(device)
+    ids = pad_sequence([torch.tensor(prompt) for prompt in prompts], batch_first=True)
     return model(ids, None, [len(prompt) for prompt in prompts])
 
 
 def stream(
-    model: NextWords,
-    prompts: Sequence[Sequence[int]],
-    max_new_tokens: int,
-    sampling: Sampling,
-    stop: frozenset[int],
-    device: torch.device,
+    model: NextWords, prompts: Sequence[Sequence[int]], max_new_tokens: int, sampling: Sampling, stop: frozenset[int]
 ) -> Iterator[list[int | None]]:
     """Every step's words, one a prompt, as they are chosen; None for texts that have ended with a stop word.
 
@@ -113,28 +119,22 @@ def stream(
     number in every step, used or not.
     """
     generator = None if sampling.seed is None else torch.Generator().manual_seed(sampling.seed)
-    log_prob, state = read_prompts(model, prompts, device)
-    seen = Seen(prompts, log_prob.shape[1], sampling.repetition_penalty, device)
+    log_prob, state = read_prompts(model, prompts)
+    seen = Seen(prompts, log_prob.shape[1], sampling.repetition_penalty)
     rows = torch.arange(len(prompts))  # the prompts that the rows of the batch belong to
     for step in range(max_new_tokens):
         numbers = torch.zeros(len(prompts), dtype=torch.float64)
         if not sampling.greedy:
             numbers = torch.rand(len(prompts), dtype=torch.float64, generator=generator)
-        words = sampling.choose(seen.penalise(log_prob), numbers[rows].to(device))
+        words = sampling.choose(seen.penalise(log_prob), numbers[rows])
         chosen: list[int | None] = [None] * len(prompts)
         for row, word in zip(rows.tolist(), words.tolist(), strict=True):
             chosen[row] = word
         yield chosen
-        going = torch.tensor([i for i, row in enumerate(rows.tolist()) if chosen[row] not in stop], dtype=torch.int64)
+        going = torch.tensor([i for i, word in enumerate(words.tolist()) if word not in stop], dtype=torch.int64)
         if step + 1 == max_new_tokens or not len(going):
             return
         if len(going) < len(rows):
-            state, rows, words = state.select(going), rows[going], words[going.to(device)]
-        seen.go_on(going.to(device), words)
+            state, rows, words = state.select(going), rows[going], words[going]
+        seen.go_on(going, words)
         log_prob, state = model(words[:, None], state, None)
-
-
-def check_penalty(penalty: float) -> None:
-    """A repetition penalty is a positive number."""
-    if not 0 < penalty < float("inf"):
-        raise ValueError(f"repetition_penalty must be a number > 0, got {penalty}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,10 @@ from trellisnet.core.trellis import TrellisNet
 from trellisnet.models import authors
 from trellisnet.models.dropout import channel_mask, embed, masked
 from trellisnet.models.heads import IGNORED, make_head
+from trellisnet.models.heads.base import at_least_single
 from trellisnet.models.options import NetOptions, check_aux_weight, constructor_arguments
 from trellisnet.models.text import Features, TextMethods
-from trellisnet.vocabulary import FILE as VOCABULARY
+from trellisnet.vocabulary import FILE_NAME as VOCABULARY
 from trellisnet.vocabulary import Vocabulary
 
 HISTORIES = ("carry", "repackage", "discard")
@@ -114,6 +115,11 @@ class TrellisLM(TextMethods):
         self.horizon = 0 if horizon is None else positive_int("horizon", horizon)
         if output_size is None and head in ("softmax", "cluster") and tied is not False:
             output_size = embedding_size
+            if embedding_size > hidden_size:
+                raise ValueError(
+                    f"hidden_size must be at least embedding_size = {embedding_size}, which is the output's size when "
+                    f"the two are tied, got {hidden_size}; or choose tied=False"
+                )
         self.net = TrellisNet(embedding_size, hidden_size, num_layers, output_size, device=device, dtype=dtype, **net)
         self.embedding = nn.Embedding(vocab_size, embedding_size, device=device, dtype=dtype)
         nn.init.uniform_(self.embedding.weight, -0.1, 0.1)  # as the paper's; the default N(0, 1) drowns the rest
@@ -126,6 +132,8 @@ class TrellisLM(TextMethods):
             latent_dropout=latent_dropout,
             cutoffs=cutoffs,
         )
+        if vocabulary is not None and not isinstance(vocabulary, Vocabulary):
+            raise TypeError(f"vocabulary must be a Vocabulary, got {type(vocabulary).__name__}")
         if vocabulary is not None and len(vocabulary) != vocab_size:
             raise ValueError(f"vocabulary must have vocab_size = {vocab_size} words, got {len(vocabulary)}")
         self.vocabulary = vocabulary
@@ -144,12 +152,14 @@ class TrellisLM(TextMethods):
         Args:
             ids: (B, T), numbers of words.
             targets: (B, T), the word that follows each; -100 counts nowhere, so that texts of unequal length can be
-                padded on the right. Without targets, the result has log-probabilities.
+                padded on the right (the state is then that after the padding). Without targets, the result has
+                log-probabilities.
             state: what the call on the text before returned.
             depth: number of layers; default `num_layers`.
-            history: default in training that of the model, otherwise "carry".
+            history: default in training that of the model, otherwise "carry". With "discard" the result is about the
+                steps after the first `horizon` only.
         """
-        self._check_ids("ids", ids)
+        ids = self._to_ids("ids", ids)
         history = (self.history if self.training else "carry") if history is None else history
         one_of("history", history, HISTORIES)
         tail = self._tail(ids, state) if history == "discard" else None
@@ -161,7 +171,7 @@ class TrellisLM(TextMethods):
         if targets is None:
             dropped = masked(features.output, self._output_mask(features.output))
             return LMOutput(after, log_prob=self.head.log_prob(dropped).transpose(0, 1))
-        self._check_ids("targets", targets, IGNORED)
+        targets = self._to_ids("targets", targets, IGNORED)
         if targets.shape != ids.shape:
             raise ValueError(f"targets must have the shape of ids, {tuple(ids.shape)}, got {tuple(targets.shape)}")
         loss, parts = self._loss(features, targets.t()[-len(features.output) :])
@@ -193,14 +203,15 @@ class TrellisLM(TextMethods):
         mask = self._output_mask(features.output)
         dropped = masked(features.output, mask)
         parts = {"main": self.head.loss(dropped, targets)}
-        if features.aux is not None:
+        if features.aux is not None and len(features.aux):
             # the same mask as the output's, as the trellis has one for all its layers
             aux = [self.head.loss(masked(level, mask), targets) for level in features.aux]
             parts["aux"] = self.aux_weight * torch.stack(aux).sum()
+        counted = targets != IGNORED
         if self.training and self.alpha:
-            parts["activation"] = self.alpha * dropped.square().mean()
+            parts["activation"] = self.alpha * _mean_square(dropped, counted)
         if self.training and self.beta and len(features.output) > 1:
-            parts["temporal"] = self.beta * features.output.diff(dim=0).square().mean()
+            parts["temporal"] = self.beta * _mean_square(features.output.diff(dim=0), counted[1:])
         return torch.stack(list(parts.values())).sum(), {name: part.detach() for name, part in parts.items()}
 
     def _output_mask(self, output: Tensor) -> Tensor | None:
@@ -215,15 +226,27 @@ class TrellisLM(TextMethods):
             raise ValueError(f"ids must have more than horizon = {self.horizon} steps to discard, got {ids.shape[1]}")
         return ids.shape[1] - self.horizon
 
-    def save_pretrained(self, folder: Path | str) -> None:
-        super().save_pretrained(folder)
-        if self.vocabulary is not None:
-            self.vocabulary.save(folder)
+    def _more_files(self) -> dict[str, str]:
+        return {} if self.vocabulary is None else {VOCABULARY: self.vocabulary.to_json()}
 
     @classmethod
-    def from_pretrained(cls, folder: Path | str, *args: Any, **kwargs: Any) -> Self:
-        vocabulary = Vocabulary.load(folder) if (Path(folder) / VOCABULARY).exists() else None
-        return super().from_pretrained(folder, *args, vocabulary=vocabulary, **kwargs)
+    def from_pretrained(
+        cls,
+        folder: Path | str,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        **changes: Any,
+    ) -> Self:
+        if (Path(folder) / VOCABULARY).exists():
+            changes.setdefault("vocabulary", Vocabulary.load(folder))
+        return super().from_pretrained(folder, device, dtype, **changes)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        tied = getattr(self.head, "weight", None) is self.embedding.weight
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        if tied:  # `to_empty` would part them
+            self.head.weight = self.embedding.weight
+        return self
 
     @classmethod
     def from_authors(
@@ -242,7 +265,16 @@ class TrellisLM(TextMethods):
             options: others that the file does not tell: dropouts, `aux_every`, `aux_weight`, `history`, ...
         """
         path = Path(path)
-        arguments, tensors = authors.read_checkpoint(path, num_layers)
-        model = cls(**{**arguments, "dilation": dilation, **options})
-        model._take(tensors, path)
+        arguments, tensors, their_names = authors.read_checkpoint(path, num_layers)
+        try:
+            model = cls(**{**arguments, "dilation": dilation, **options})
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{path} and the options given do not make a model: {error}") from None
+        model._take(tensors, path, their_names)
         return model.eval()
+
+
+def _mean_square(features: Tensor, counted: Tensor) -> Tensor:
+    """Of features (T, B, D), where they are counted (T, B)."""
+    squares = at_least_single(features).square().mean(-1)
+    return squares.masked_fill(~counted, 0).sum() / counted.sum().clamp(min=1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,9 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from typing_extensions import Self
 
+from trellisnet.core.cells import Cell
 from trellisnet.files import replacing
+from trellisnet.vocabulary import FILE_NAME as VOCABULARY
 
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 VERSION = 1  # of the format; a newer one is refused
@@ -54,10 +56,17 @@ class Pretrained(nn.Module):
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         config = {"format_version": VERSION, "model": type(self).__name__, "arguments": self.config}
-        text = json.dumps(config, indent=2, default=_by_name)
-        with replacing(folder / WEIGHTS, folder / CONFIG) as (weights, settings):
+        texts = {CONFIG: json.dumps(config, indent=2, default=_by_name) + "\n", **self._more_files()}
+        with replacing(folder / WEIGHTS, *(folder / name for name in texts)) as (weights, *files):
             save_file({name: tensor.contiguous() for name, tensor in self._own_tensors().items()}, weights)
-            settings.write_text(text + "\n", encoding="utf-8")
+            for file, text in zip(files, texts.values(), strict=True):
+                file.write_text(text, encoding="utf-8")
+        if VOCABULARY not in texts:
+            (folder / VOCABULARY).unlink(missing_ok=True)  # an older model's
+
+    def _more_files(self) -> dict[str, str]:
+        """What else belongs to the model: texts by the names of their files."""
+        return {}
 
     @classmethod
     def from_pretrained(
@@ -88,7 +97,8 @@ class Pretrained(nn.Module):
         try:
             model = cls(**arguments, device=device, dtype=dtype)  # type: ignore[call-arg]
         except (TypeError, ValueError) as error:
-            raise ValueError(f"{folder / CONFIG} does not describe a {cls.__name__}: {error}") from None
+            changed = f" with {', '.join(changes)} changed" if changes else ""
+            raise ValueError(f"{folder / CONFIG}{changed} does not describe a {cls.__name__}: {error}") from None
         model._take(tensors, folder / WEIGHTS)
         return model.eval()
 
@@ -112,15 +122,17 @@ class Pretrained(nn.Module):
         """Parameters and buffers by name; of those that are tied, the first name only."""
         return {**dict(self.named_parameters()), **dict(self.named_buffers())}
 
-    def _take(self, tensors: dict[str, Tensor], path: Path) -> None:
-        """Copy tensors of a file into the model, all or none of them."""
-        own = self._own_tensors()
-        problems = [f"{name} is missing" for name in own.keys() - tensors.keys()]
-        problems += [f"{name} is not part of the model" for name in tensors.keys() - own.keys()]
+    def _take(self, tensors: dict[str, Tensor], path: Path, names: Mapping[str, str] | None = None) -> None:
+        """Copy tensors of a file into the model, all or none of them; `names` are the file's own, for messages."""
+        own, names = self._own_tensors(), names or {}
+        problems = [f"{names.get(name, name)} is missing" for name in own.keys() - tensors.keys()]
+        problems += [f"{names.get(name, name)} is not part of the model" for name in tensors.keys() - own.keys()]
         for name in own.keys() & tensors.keys():
             if own[name].shape != tensors[name].shape:
                 expected, got = tuple(own[name].shape), tuple(tensors[name].shape)
-                problems.append(f"{name} has shape {got}, expected {expected}")
+                problems.append(f"{names.get(name, name)} has shape {got}, expected {expected}")
+            elif not tensors[name].is_floating_point():
+                problems.append(f"{names.get(name, name)} must be of floating-point numbers, got {tensors[name].dtype}")
         if problems:
             raise ValueError(f"{path} does not fit the model: {'; '.join(sorted(problems))}")
         with torch.no_grad():
@@ -129,6 +141,8 @@ class Pretrained(nn.Module):
 
 
 def _by_name(value: Any) -> dict[str, str]:
+    if not isinstance(value, Cell):
+        raise TypeError(f"a model's arguments must be numbers, texts or lists to be saved, got {value!r}")
     return {"class": type(value).__qualname__, "module": type(value).__module__}
 
 

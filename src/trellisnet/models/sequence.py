@@ -87,7 +87,7 @@ class SequenceModel(Pretrained, ABC):
             x: (B, T, C), or a `PackedSequence`.
             targets: what should have been predicted; then the result has a loss.
             lengths: where the sequences end, if not all at T.
-            state: what an earlier call returned, if x goes on from there.
+            state: what an earlier call returned, if x goes on from there; only a regressor of every step returns one.
             depth: number of layers; default `num_layers`.
         """
         if isinstance(x, PackedSequence):
@@ -97,6 +97,8 @@ class SequenceModel(Pretrained, ABC):
         if not isinstance(x, Tensor) or x.dim() != 3:
             got = tuple(x.shape) if isinstance(x, Tensor) else type(x).__name__
             raise ValueError(f"x must be (B, T, C) or a PackedSequence, got {got}")
+        if not x.is_floating_point():
+            raise TypeError(f"x must be of floating-point numbers, got {x.dtype}")
         steps_first = x.transpose(0, 1)
         if self.training:
             steps_first = masked(steps_first, channel_mask(steps_first, self.input_dropout))
@@ -110,7 +112,7 @@ class SequenceModel(Pretrained, ABC):
             targets = self._check_targets(targets, prediction)
             steps = None if lengths is None or not self.each_step else _existing(lengths, x)
             parts = {"main": self._error(prediction, targets, steps)}
-            if with_aux:
+            if with_aux and len(aux[0]):
                 errors = [self._error(self._read_out(masked(level, mask)), targets, steps) for level in aux[0]]
                 parts["aux"] = self.aux_weight * torch.stack(errors).sum()
             result.loss = torch.stack(list(parts.values())).sum()
@@ -169,7 +171,7 @@ class TrellisClassifier(SequenceModel):
         self.num_classes = num_classes
 
     def predict(self, x: Tensor | PackedSequence, lengths: Lengths = None) -> Tensor:
-        """The most probable label of each sequence (B)."""
+        """The most probable label of each sequence (B), without dropout."""
         with self.reading():
             labels: Tensor = self(x, lengths=lengths).prediction.argmax(dim=1)
             return labels
@@ -228,6 +230,12 @@ class TrellisRegressor(SequenceModel):
         positive_int("num_values", num_values)
         super().__init__(constructor_arguments(locals()), num_values, net, device, dtype)
         self.each_step = bool(each_step)
+
+    def predict(self, x: Tensor | PackedSequence, lengths: Lengths = None) -> Tensor:
+        """The values, as `prediction` of a call has them, without dropout."""
+        with self.reading():
+            values: Tensor = self(x, lengths=lengths).prediction
+            return values
 
     def _check_targets(self, targets: Tensor, prediction: Tensor) -> Tensor:
         expected = tuple(prediction.shape)

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from operator import index
+from typing import Any, SupportsIndex
 
 import torch
 from torch import Tensor, nn
 
-from trellisnet.core.checks import positive_int
+from trellisnet.core.checks import non_negative, positive_int
 from trellisnet.core.state import TrellisState
 from trellisnet.core.trellis import TrellisNet
 from trellisnet.models.beam import beam_search
 from trellisnet.models.dropout import embed
 from trellisnet.models.evaluation import ContinuousCache, DynamicEvaluation, Score, score
-from trellisnet.models.generation import NextWords, Sampling, check_penalty, stream
+from trellisnet.models.generation import NextWords, Sampling, stream
 from trellisnet.models.heads import Head
 from trellisnet.models.pretrained import Pretrained
 from trellisnet.vocabulary import Vocabulary
@@ -67,39 +68,37 @@ class TextMethods(Pretrained):
             temperature: below 1 the probable words become more so, above 1 less; default 1.
             top_k: draw only from the k most probable words.
             top_p: draw only from the fewest words that together have the probability p.
-            repetition_penalty: multiply the log-probability of words that are in the text already.
-            seed: for the same words every time.
+            repetition_penalty: above 1, words that are in the text already become rarer.
+            seed: for the same words every time, given the same prompts.
             beams: hypotheses that a beam search keeps of every text.
             length_penalty: a hypothesis counts as the sum of its log-probabilities over its length to this power.
             stop: words that end a text (numbers, or words of the vocabulary).
 
         Returns:
-            (B, T + new) for (B, T), where texts that ended early are filled up with their stop word; a list of lists
-            for a list of sequences; a string for a string, and a list of strings for several.
+            (B, T + new) for (B, T), as int64, where texts that ended early are filled up with their stop word; a list
+            of lists for a list of sequences; a string for a string, and a list of strings for several.
         """
         rows, ends = self._read_prompts(prompts), self._read_stop(stop)
         positive_int("max_new_tokens", max_new_tokens)
         sampling = Sampling(temperature, top_k, top_p, repetition_penalty, seed)
         if beams is None:
-            if length_penalty:
+            if length_penalty != 0:
                 raise ValueError(f"length_penalty belongs to a beam search: got {length_penalty} without beams")
             new: list[list[int]] = [[] for _ in rows]
-            for words in stream(self._reader(), rows, max_new_tokens, sampling, ends, self.embedding.weight.device):
+            for words in stream(self._reader(), rows, max_new_tokens, sampling, ends):
                 for text, word in zip(new, words, strict=True):
                     text.extend([] if word is None else [word])
         else:
             if not sampling.greedy:
                 raise ValueError("beams search and draw nothing: temperature, top_k, top_p and seed must be None")
-            check_penalty(repetition_penalty)
             found = beam_search(
                 self._reader(),
                 rows,
                 max_new_tokens,
                 positive_int("beams", beams),
-                length_penalty,
+                non_negative("length_penalty", length_penalty),
                 repetition_penalty,
                 ends,
-                self.embedding.weight.device,
             )
             new = [list(words) for words in found]
         return self._in_form_of(prompts, [[*row, *words] for row, words in zip(rows, new, strict=True)])
@@ -109,12 +108,13 @@ class TextMethods(Pretrained):
     ) -> Iterator[list[int | None]]:
         """The words of `generate` as they are chosen: a list a step, with one word a prompt, or None after its end.
 
-        The weights are those of the moment when the stream starts. Options as those of `generate`, without beams.
+        Options as those of `generate`, without beams. A model that changes meanwhile changes what is written, except
+        for a kernel under weight norm, which is normalised once at the start.
         """
         rows, ends = self._read_prompts(prompts), self._read_stop(stop)
         positive_int("max_new_tokens", max_new_tokens)
         options = Sampling(**sampling)
-        return stream(self._reader(), rows, max_new_tokens, options, ends, self.embedding.weight.device)
+        return stream(self._reader(), rows, max_new_tokens, options, ends)
 
     def stream_text(self, prompt: str, max_new_tokens: int, **options: Any) -> Iterator[str]:
         """What follows a text, piece by piece as it is made; options as those of `stream`."""
@@ -150,19 +150,26 @@ class TextMethods(Pretrained):
             cache: mix the model's probabilities with those of a continuous cache.
             dynamic: let the model learn from each window after it has been judged.
         """
-        many = isinstance(text, Tensor) and text.dim() == 2
-        ids = text if many else torch.tensor([self._read_prompt("text", text)], device=self.embedding.weight.device)
-        assert isinstance(ids, Tensor)
-        self._check_ids("text", ids)
+        for name, option, kind in (("cache", cache, ContinuousCache), ("dynamic", dynamic, DynamicEvaluation)):
+            if option is not None and not isinstance(option, kind):
+                raise TypeError(f"{name} must be a {kind.__name__} or None, got {option!r}")
+        return score(self, self.read_columns("text", text), positive_int("window", window), cache, dynamic)
+
+    def read_columns(self, name: str, text: str | Tensor | Sequence[int]) -> Tensor:
+        """One text, or (B, T) numbers of the words of several, to (B, T) on the model's device; at least two words."""
+        if isinstance(text, Tensor) and text.dim() == 2:
+            ids = self._to_ids(name, text)
+        else:
+            ids = torch.tensor([self._read_prompt(name, text)])
         if ids.shape[1] < 2:
-            raise ValueError("text must have at least two words: the first is only read")
-        return score(self, ids, positive_int("window", window), cache, dynamic)
+            raise ValueError(f"{name} must have at least two words: the first is only read")
+        return ids.to(self.embedding.weight.device)
 
     def _in_form_of(self, prompts: Prompts, texts: list[list[int]]) -> Any:
         if isinstance(prompts, Tensor):
             longest = max(map(len, texts))
             filled = [text + text[-1:] * (longest - len(text)) for text in texts]
-            return torch.tensor(filled, dtype=prompts.dtype, device=prompts.device)
+            return torch.tensor(filled, device=prompts.device)
         if isinstance(prompts, str):
             return self._need_vocabulary().decode(texts[0])
         if isinstance(prompts[0], str):
@@ -170,26 +177,28 @@ class TextMethods(Pretrained):
         return texts
 
     def _reader(self) -> NextWords:
-        """The model as generation sees it: with the weights as they are now, normalised once."""
-        net = self.net
+        """The model as generation sees it."""
+        net, device = self.net, self.embedding.weight.device
         if net.kernel.weight_norm and net.groups is None:
-            net = net.densify().eval()
+            net = net.densify().eval()  # normalised once, not for every word
 
         def next_words(
             ids: Tensor, state: TrellisState | None, lengths: Sequence[int] | None
         ) -> tuple[Tensor, TrellisState]:
             with self.reading():
-                output, after = net(embed(ids.t(), self.embedding.weight), state, lengths=lengths)
+                output, after = net(embed(ids.t().to(device), self.embedding.weight), state, lengths=lengths)
                 last = output[-1] if lengths is None else output[[n - 1 for n in lengths], range(len(lengths))]
-                return self.head.log_prob(last), after
+                log_prob = self.head.log_prob(last).cpu().double()
+            if not log_prob.amax(1).isfinite().all():
+                raise ValueError("the model's log-probabilities are not finite: its weights may not be either")
+            return log_prob, after
 
         return next_words
 
     def _read_prompts(self, prompts: Prompts) -> list[list[int]]:
         """Texts as lists of numbers."""
         if isinstance(prompts, Tensor):
-            self._check_ids("prompts", prompts)
-            rows: list[list[int]] = prompts.tolist()
+            rows: list[list[int]] = self._to_ids("prompts", prompts.cpu()).tolist()
             return rows
         if not isinstance(prompts, (str, list, tuple)):
             kind = type(prompts).__name__
@@ -202,35 +211,48 @@ class TextMethods(Pretrained):
     def _read_prompt(self, name: str, text: Any) -> list[int]:
         if isinstance(text, str):
             text = self._need_vocabulary().encode(text)
-        elif not isinstance(text, (list, tuple, Tensor)):
+        try:
+            ids = torch.as_tensor(text, device="cpu")
+        except (TypeError, ValueError, RuntimeError, OverflowError):
+            ids = torch.zeros(())
+        if ids.dim() != 1 or (ids.is_floating_point() and ids.numel()):
             raise TypeError(f"{name} must be text or a sequence of integers, got {text!r}")
-        if not len(text):
+        if not len(ids):
             raise ValueError(f"{name} must not be empty: there is nothing to go on from")
-        self._check_ids(name, torch.as_tensor(text).unsqueeze(0))
-        return [int(word) for word in text]
+        words: list[int] = self._to_ids(name, ids.unsqueeze(0))[0].tolist()
+        return words
 
     def _read_stop(self, stop: int | str | Iterable[int | str]) -> frozenset[int]:
-        words = [stop] if isinstance(stop, (int, str)) else list(stop)
-        numbers = [self._need_vocabulary().index.get(word) if isinstance(word, str) else word for word in words]
-        for word, number in zip(words, numbers, strict=True):
-            if not isinstance(number, int) or not 0 <= number < self.vocab_size:
-                raise ValueError(
-                    f"stop must be words of the vocabulary or numbers below {self.vocab_size}, got {word!r}"
-                )
-        return frozenset(number for number in numbers if number is not None)
+        stop = stop.tolist() if isinstance(stop, Tensor) else stop
+        words = list(stop) if isinstance(stop, Iterable) and not isinstance(stop, str) else [stop]
+        return frozenset(self._read_word(word) for word in words)
+
+    def _read_word(self, word: Any) -> int:
+        number = self._need_vocabulary().index.get(word) if isinstance(word, str) else word
+        if (
+            not isinstance(number, SupportsIndex)
+            or isinstance(number, bool)
+            or not 0 <= index(number) < self.vocab_size
+        ):
+            raise ValueError(f"stop must be words of the vocabulary or numbers below {self.vocab_size}, got {word!r}")
+        return index(number)
 
     def _need_vocabulary(self) -> Vocabulary:
         if self.vocabulary is None:
             raise ValueError("text needs a model with a vocabulary, and this one has none: use numbers of words")
         return self.vocabulary
 
-    def _check_ids(self, name: str, ids: Tensor, also: int = 0) -> None:
-        if not isinstance(ids, Tensor) or ids.is_floating_point() or ids.dtype == torch.bool:
+    def _to_ids(self, name: str, ids: Tensor, also: int | None = None) -> Tensor:
+        """Numbers of words (B, T), checked: below `vocab_size`, or `also`."""
+        if not isinstance(ids, Tensor) or ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
             kind = str(ids.dtype) if isinstance(ids, Tensor) else type(ids).__name__
             raise TypeError(f"{name} must be integers, got {kind}")
         if ids.dim() != 2 or 0 in ids.shape:
             raise ValueError(f"{name} must be (B, T) and not empty, got shape {tuple(ids.shape)}")
+        ids = ids.long()
         if ids.device.type == "cpu" and not torch.compiler.is_compiling():  # elsewhere, looking would make it wait
-            wrong = ids[((ids < 0) | (ids >= self.vocab_size)) & (ids != also)]
+            allowed = (ids >= 0) & (ids < self.vocab_size)
+            wrong = ids[~allowed if also is None else ~allowed & (ids != also)]
             if len(wrong):
                 raise ValueError(f"{name} must lie in 0 .. {self.vocab_size - 1}, got {int(wrong[0])}")
+        return ids

@@ -3,32 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trellisnet.data.text.numbers import Numbers
 from trellisnet.data.text.parts import Part, blocks
-
-
-def require_tokenizers() -> Any:
-    """The package, or an error that says how to get it."""
-    try:
-        import tokenizers  # noqa: PLC0415
-    except ImportError as error:
-        raise ImportError("kind 'bpe' needs the tokenizers package: pip install 'trellisnet[text]'") from error
-    return tokenizers
-
-
-def make_tokenizer(index: Mapping[str, int], merges: Sequence[tuple[str, str]]) -> Any:
-    """A tokenizer of the `tokenizers` package on bytes: there is no text that it does not know."""
-    tokenizers = require_tokenizers()
-    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=dict(index), merges=list(merges)))
-    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = tokenizers.decoders.ByteLevel()
-    return tokenizer
+from trellisnet.vocabulary import make_tokenizer, require_tokenizers
 
 
 class BpeNumbers(Numbers):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from trellisnet.data.batches import TextBatches
 from trellisnet.data.checks import pick
-from trellisnet.data.vocabulary import Vocabulary
+from trellisnet.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,14 @@ import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from trellisnet.data.text.bpe import BpeNumbers, require_tokenizers
+from trellisnet.data.text.bpe import BpeNumbers
 from trellisnet.data.text.characters import CharacterNumbers
 from trellisnet.data.text.data import TextData
 from trellisnet.data.text.numbers import Numbers
 from trellisnet.data.text.parts import FRACTIONS, Part, split_file
 from trellisnet.data.text.tokenise import tokenise
 from trellisnet.data.text.words import WordNumbers
-from trellisnet.data.vocabulary import KINDS
+from trellisnet.vocabulary import KINDS, require_tokenizers
 
 DEFAULT_PIECES = 8192
 

@@ -14,7 +14,7 @@ from trellisnet.data.files.cache import cached
 from trellisnet.data.files.progress import progress
 from trellisnet.data.text.numbers import Numbers
 from trellisnet.data.text.parts import Part, blocks, check_not_empty, raise_not_utf8
-from trellisnet.data.vocabulary import UNKNOWN, Vocabulary
+from trellisnet.vocabulary import UNKNOWN, Vocabulary
 
 VERSION = "1"  # of what is in a cache entry; a new one makes old entries unused
 AT_ONCE = 2**20  # numbers

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trellisnet.data.text.numbers import Numbers
-from trellisnet.data.vocabulary import END_OF_LINE
+from trellisnet.vocabulary import END_OF_LINE
 
 LONGEST = 2**16  # bytes of a word
 TABLE_BITS = 22

@@ -16,6 +16,8 @@ IGNORED = -100  # a target that counts nowhere, as in torch's own losses
 class Head(nn.Module, ABC):
     """From features (..., D) to log-probabilities (..., V), or only to those of the targets (...).
 
+    At least one dimension stands before the channels.
+
     A subclass defines `_nll` and `_log_prob`, which are called without autocast and with features in the dtype to
     compute in. Where a mask is drawn once a sequence, features are understood as (T, B, D).
     """

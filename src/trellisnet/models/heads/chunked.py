@@ -20,6 +20,7 @@ def linear_nll(hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) ->
     Only `CHUNK` logits exist at a time. The backward pass computes them again, which makes three matrix products
     into four and spares everything that would have to be kept between the passes.
     """
+    weight, bias = weight.to(hidden.dtype), bias.to(hidden.dtype)  # here and not in every chunk
     nll: Tensor = _LinearNLL.apply(hidden, weight, bias, targets)  # type: ignore[no-untyped-call]
     return nll
 
@@ -53,11 +54,8 @@ class _LinearNLL(torch.autograd.Function):
                 at_least_single(affine(hidden[rows], weight, bias)).sub_(normaliser[rows, None]).exp_().mul_(scale)
             )
             surplus.scatter_add_(1, targets[rows, None], -scale)
-            grad_bias += surplus.sum(0)
             surplus = surplus.to(hidden.dtype)
-            torch.mm(surplus, weight.to(hidden.dtype), out=grad_hidden[rows])
-            if grad_weight.dtype == hidden.dtype:
-                grad_weight.addmm_(surplus.t(), hidden[rows])
-            else:
-                grad_weight += surplus.t() @ hidden[rows]
+            grad_bias += surplus.sum(0)
+            torch.mm(surplus, weight, out=grad_hidden[rows])
+            grad_weight.addmm_(surplus.t(), hidden[rows])
         return grad_hidden, grad_weight, grad_bias, None
