@@ -1,6 +1,8 @@
 import pytest
 import torch
 
+torch.set_num_threads(1)  # the tests' tensors are small: threads would mostly wait for each other
+
 
 @pytest.fixture(autouse=True, scope="session")
 def _own_cache(tmp_path_factory):
