@@ -1,25 +1,49 @@
 """Trellis networks (Bai, Kolter, Koltun, ICLR 2019) for PyTorch: use them like `nn.LSTM`."""
 
-from trellisnet.core.cells import Cell
-from trellisnet.core.state import TrellisState
-from trellisnet.core.theorem import from_rnn
-from trellisnet.core.trellis import TrellisNet
-from trellisnet.models.evaluation import ContinuousCache, DynamicEvaluation, gradient_statistics
-from trellisnet.models.language import TrellisLM
-from trellisnet.models.sequence import TrellisClassifier, TrellisRegressor
-from trellisnet.vocabulary import Vocabulary
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from trellisnet.core.cells import Cell as Cell
+    from trellisnet.core.state import TrellisState as TrellisState
+    from trellisnet.core.theorem import from_rnn as from_rnn
+    from trellisnet.core.trellis import TrellisNet as TrellisNet
+    from trellisnet.models.evaluation import ContinuousCache as ContinuousCache
+    from trellisnet.models.evaluation import DynamicEvaluation as DynamicEvaluation
+    from trellisnet.models.evaluation import gradient_statistics as gradient_statistics
+    from trellisnet.models.language import TrellisLM as TrellisLM
+    from trellisnet.models.sequence import TrellisClassifier as TrellisClassifier
+    from trellisnet.models.sequence import TrellisRegressor as TrellisRegressor
+    from trellisnet.vocabulary import Vocabulary as Vocabulary
 
 __version__ = "0.1.0"
-__all__ = [
-    "Cell",
-    "ContinuousCache",
-    "DynamicEvaluation",
-    "TrellisClassifier",
-    "TrellisLM",
-    "TrellisNet",
-    "TrellisRegressor",
-    "TrellisState",
-    "Vocabulary",
-    "from_rnn",
-    "gradient_statistics",
-]
+
+# Imported when they are first asked for: the command line answers `--help` without waiting for torch.
+_HOMES = {
+    "Cell": "core.cells",
+    "ContinuousCache": "models.evaluation",
+    "DynamicEvaluation": "models.evaluation",
+    "TrellisClassifier": "models.sequence",
+    "TrellisLM": "models.language",
+    "TrellisNet": "core.trellis",
+    "TrellisRegressor": "models.sequence",
+    "TrellisState": "core.state",
+    "Vocabulary": "vocabulary",
+    "from_rnn": "core.theorem",
+    "gradient_statistics": "models.evaluation",
+}
+__all__ = list(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])

@@ -1,0 +1,5 @@
+"""`python -m trellisnet`, which torchrun uses."""
+
+from trellisnet.cli import script
+
+script()

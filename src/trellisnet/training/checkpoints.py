@@ -1,0 +1,107 @@
+"""Checkpoints: all that a run needs to go on as if it had never stopped, in safetensors and JSON.
+
+A checkpoint is `step-N.safetensors` with the tensors and `step-N.json` with the rest and a checksum of both. The JSON
+file gets its name last: it exists only if the checkpoint is complete.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import load, save
+from torch import Tensor
+
+from trellisnet.core.state import TrellisState
+from trellisnet.files import replacing
+
+KEPT = 2
+
+
+class DamagedError(ValueError):
+    """A checkpoint that is not what was written."""
+
+
+def save_checkpoint(folder: Path, step: int, state: dict[str, Any]) -> None:
+    """Write a checkpoint, and remove all but the last `KEPT`."""
+    tensors: dict[str, Tensor] = {}
+    rest = json.dumps(_flatten(state, "", tensors), sort_keys=True)
+    data = save(tensors)
+    names = folder / f"step-{step}.safetensors", folder / f"step-{step}.json"
+    with replacing(*names) as (tensor_file, rest_file):
+        tensor_file.write_bytes(data)
+        rest_file.write_text(json.dumps({"sha256": _checksum(data, rest), "state": json.loads(rest)}), encoding="utf-8")
+    for old in saved_steps(folder)[:-KEPT]:
+        for suffix in (".json", ".safetensors"):  # in this order: without its JSON file a checkpoint does not exist
+            (folder / f"step-{old}{suffix}").unlink(missing_ok=True)
+
+
+def saved_steps(folder: Path) -> list[int]:
+    """The steps of which there are checkpoints, in order."""
+    return sorted(int(path.stem.removeprefix("step-")) for path in folder.glob("step-*.json"))
+
+
+def load_checkpoint(folder: Path, step: int) -> dict[str, Any]:
+    """Read a checkpoint, or raise `DamagedError`."""
+    path = folder / f"step-{step}.json"
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        data = path.with_suffix(".safetensors").read_bytes()
+        rest = json.dumps(content["state"], sort_keys=True)
+        if content["sha256"] != _checksum(data, rest):
+            raise DamagedError(f"checkpoint {path} is damaged: its checksum differs")
+        state: dict[str, Any] = _unflatten(content["state"], load(data))
+        return state
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DamagedError(f"checkpoint {path} is damaged: {error}") from None
+
+
+def load_latest(folder: Path, warn: Callable[[str], None]) -> dict[str, Any] | None:
+    """The last checkpoint that is whole; None if there never was one."""
+    steps = saved_steps(folder)
+    for step in reversed(steps):
+        try:
+            return load_checkpoint(folder, step)
+        except DamagedError as error:
+            warn(f"{error}; going back to the one before")
+    if steps:
+        raise DamagedError(f"all checkpoints in {folder} are damaged")
+    return None
+
+
+def _checksum(data: bytes, rest: str) -> str:
+    return hashlib.sha256(hashlib.sha256(data).digest() + rest.encode()).hexdigest()
+
+
+def _flatten(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
+    """Nested values with tensors replaced by their names."""
+    if isinstance(value, Tensor):
+        tensors[name] = value.detach().cpu().contiguous().clone()
+        return {"tensor": name, "device": str(value.device)}
+    if isinstance(value, TrellisState):
+        parts = {"h": value.h, "c": value.c, "x": value.x, "spans": list(value.spans)}
+        return {"trellis_state": _flatten(parts, name, tensors)}
+    if isinstance(value, dict):
+        # keys of an optimiser's state are numbers, which JSON would turn into strings
+        return {"items": [[key, _flatten(each, f"{name}/{key}", tensors)] for key, each in value.items()]}
+    if isinstance(value, (list, tuple)):
+        return {"list": [_flatten(each, f"{name}/{i}", tensors) for i, each in enumerate(value)]}
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return {"value": value}
+    raise TypeError(f"a checkpoint cannot hold {name}: {type(value).__name__}")
+
+
+def _unflatten(value: Any, tensors: dict[str, Tensor]) -> Any:
+    if "tensor" in value:
+        return tensors[value["tensor"]].to(value["device"])
+    if "trellis_state" in value:
+        parts = _unflatten(value["trellis_state"], tensors)
+        return TrellisState(parts["h"], parts["c"], parts["x"], tuple(parts["spans"]))
+    if "items" in value:
+        return {key: _unflatten(each, tensors) for key, each in value["items"]}
+    if "list" in value:
+        return [_unflatten(each, tensors) for each in value["list"]]
+    return value["value"]

@@ -1,0 +1,51 @@
+"""Options of a configuration that contradict each other or cannot be."""
+
+from __future__ import annotations
+
+from trellisnet.core.checks import non_negative, positive_int
+from trellisnet.training.config import Config, TrainingConfig
+
+
+def check_config(config: Config, processes: int = 1) -> None:
+    """Raise a ValueError that names the options."""
+    training = config.training
+    _check_numbers(training)
+    parts = training.accumulate * processes
+    if training.batch_size % parts:
+        raise ValueError(
+            f"training.batch_size must be a multiple of training.accumulate * processes = {parts}, "
+            f"got {training.batch_size}"
+        )
+    if bool(training.decay_after) != (training.schedule == "steps"):
+        raise ValueError(
+            f"training.decay_after belongs to training.schedule=steps: got training.decay_after="
+            f"{training.decay_after} and training.schedule={training.schedule}"
+        )
+    if training.momentum and training.optimiser != "sgd":
+        raise ValueError(
+            f"training.momentum belongs to training.optimiser=sgd: got training.momentum={training.momentum} and "
+            f"training.optimiser={training.optimiser}"
+        )
+    if training.schedule == "one-cycle" and not training.warmup:
+        raise ValueError("training.schedule=one-cycle needs training.warmup, the share of steps on the way up, got 0")
+    untils = [until for until, _ in training.depths]
+    if untils != sorted(set(untils)) or any(depth < 1 for _, depth in training.depths):
+        raise ValueError(f"training.depths must be [epoch, depth] in rising order of epochs, got {training.depths}")
+
+
+def _check_numbers(training: TrainingConfig) -> None:
+    for name in ("epochs", "batch_size", "steps", "accumulate", "patience", "evaluate_every", "evaluation_batch"):
+        positive_int(f"training.{name}", getattr(training, name))
+    positive_int("training.log_every", training.log_every)
+    positive_int("training.seed", training.seed, minimum=0)
+    positive_int("training.sample", training.sample, minimum=0)
+    for name in ("learning_rate", "momentum", "weight_decay", "save_minutes"):
+        non_negative(f"training.{name}", getattr(training, name))
+    if training.clip is not None and not training.clip > 0:
+        raise ValueError(f"training.clip must be a number > 0, got {training.clip}")
+    if not training.decay > 1:
+        raise ValueError(f"training.decay must be a number > 1, because rates are divided by it, got {training.decay}")
+    if not 0 <= training.warmup < 1:
+        raise ValueError(f"training.warmup must be a share of all steps in [0, 1), got {training.warmup}")
+    if training.stop_early is not None:
+        positive_int("training.stop_early", training.stop_early)

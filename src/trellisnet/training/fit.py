@@ -1,0 +1,91 @@
+"""A run from its beginning to its report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from trellisnet.training.checks import check_config
+from trellisnet.training.config import Config
+from trellisnet.training.distribution import Workers, workers
+from trellisnet.training.loop import Interrupted, Result, Trainer
+from trellisnet.training.progress import Progress
+from trellisnet.training.runs import Run
+from trellisnet.training.tasks import Task, make_task
+
+
+def train_new(config: Config, name: str, folder: Path | None = None) -> Run:
+    """Train a configuration in a new run folder."""
+    with workers(config.training.device) as team:
+        check_config(config, team.count)
+        torch.manual_seed(config.training.seed + team.rank)
+        task = _make_task(config)
+        run = _share_folder(config, name, folder, team)
+        _fit(run, task, team, go_on=False)
+        return run
+
+
+def resume(folder: Path) -> Run:
+    """Go on with a run from its last checkpoint."""
+    run = Run.open(folder)
+    with workers(run.config.training.device) as team:
+        if team.first:
+            run.acquire()
+        torch.manual_seed(run.config.training.seed + team.rank)
+        _fit(run, _make_task(run.config), team, go_on=True)
+        return run
+
+
+def _make_task(config: Config) -> Task:
+    torch.set_flush_denormal(True)  # deep stacks underflow, and denormal numbers are slow
+    generator = torch.get_rng_state()
+    torch.manual_seed(config.training.seed)  # all processes start from the same weights
+    task = make_task(config)
+    torch.set_rng_state(generator)
+    return task
+
+
+def _share_folder(config: Config, name: str, folder: Path | None, team: Workers) -> Run:
+    """The first process makes the folder, the others are told which it is."""
+    if team.first:
+        run = Run.create(config, name, folder)
+    shared = team.broadcast(str(run.folder) if team.first else None)
+    return run if team.first else Run(Path(shared), config)
+
+
+def _fit(run: Run, task: Task, team: Workers, go_on: bool) -> Result:
+    total = run.config.training.epochs * len(task.train_batches(team))
+    with Progress(total, task.unit, run.log, quiet=not team.first) as progress:
+        trainer = Trainer(run, task, team, progress)
+        if go_on and trainer.restore():
+            progress.say(f"goes on from step {trainer.step} of {total}")
+        else:
+            size = task.model.num_parameters / 1e6
+            progress.say(f"{type(task.model).__name__}, {size:.2f}M parameters, {total} steps, in {run.folder}")
+        try:
+            result = trainer.fit()
+        except Interrupted:
+            progress.say(f"interrupted and saved; go on with: trellisnet train --resume {run.folder}")
+            raise
+        except torch.OutOfMemoryError as error:
+            training = run.config.training
+            raise MemoryError(
+                f"out of memory with training.batch_size={training.batch_size} and training.steps={training.steps}: "
+                "try --model.memory recompute, or a larger --training.accumulate"
+            ) from error
+        if team.first:
+            _conclude(run, task, result, progress)
+    return result
+
+
+def _conclude(run: Run, task: Task, result: Result, progress: Progress) -> None:
+    """Samples, report, and the last words."""
+    from trellisnet.training.report import write_report  # noqa: PLC0415
+    from trellisnet.training.samples import describe_model  # noqa: PLC0415
+
+    run.write_json("result.json", {"metrics": result.metrics, "protocol": task.protocol(), **describe_model(task)})
+    for split, metrics in result.metrics.items():
+        told = ", ".join(f"{name} {value:.4f}" for name, value in metrics.items())
+        progress.say(f"best model, {split}: {told} ({task.protocol()})")
+    progress.say(f"report: {write_report(run)}")

@@ -1,0 +1,295 @@
+"""The training loop, from the first step or from wherever a run was interrupted."""
+
+from __future__ import annotations
+
+import math
+import signal
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from trellisnet.core.state import TrellisState
+from trellisnet.data.batches import Batch
+from trellisnet.training.checkpoints import load_latest, save_checkpoint
+from trellisnet.training.distribution import Workers
+from trellisnet.training.optimisation import Average, LearningRate, make_optimiser, stalled
+from trellisnet.training.progress import Progress
+from trellisnet.training.runs import Run
+from trellisnet.training.tasks import Task
+
+
+class Interrupted(Exception):
+    """The run was asked to stop, and has saved itself."""
+
+
+class NotANumberError(RuntimeError):
+    """The loss is infinite or not a number."""
+
+
+@dataclass
+class Result:
+    """What came out."""
+
+    epochs: int
+    steps: int
+    best: float  # of the metric that validation is judged by, lower is better
+    metrics: Mapping[str, Mapping[str, float]]  # of the best model, by split
+
+
+class Trainer:
+    """Everything that changes while a run goes on, and how.
+
+    What `state_dict` returns is all that a run needs to go on bit by bit as if it had not stopped.
+    """
+
+    def __init__(self, run: Run, task: Task, workers: Workers, progress: Progress) -> None:
+        self.run, self.task, self.workers, self.progress = run, task, workers, progress
+        self.config = run.config.training
+        self.model = task.model.to(workers.device)
+        self.parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+        self.optimiser = make_optimiser(self.config, self.parameters)
+        self.batches = task.train_batches(workers)
+        self.rate = LearningRate(self.config, self.config.epochs * len(self.batches))
+        self.average = Average(self.parameters)
+        self.step = 0
+        self.carried: list[TrellisState | None] = [None] * self.config.accumulate
+        self.history: list[float] = []  # of validation, lower is better
+        self.running = {"loss": 0.0, "units": 0.0}  # since the last entry in the metrics
+        self.entries = 0  # lines of the metrics so far
+        self.saved_at = time.monotonic()
+        self.stopping = False
+
+    def fit(self) -> Result:
+        """Train until the end."""
+        model = self._parallel()
+        with self._signals():
+            while self.batches.epoch < self.config.epochs and not self._stalled_for_good():
+                self._train_epoch(model)
+                self._after_epoch()
+                self.save()
+        return self._finish()
+
+    def _train_epoch(self, model: nn.Module) -> None:
+        """What is left of the current epoch."""
+        epoch = self.batches.epoch
+        self.model.train()
+        for batch in self.batches:
+            started = time.monotonic()
+            loss = self._step(model, batch.to(self.workers.device))
+            self.step += 1
+            if self.average.count:
+                self.average.update()
+            units = self.task.size(batch) * self.workers.count
+            self.running["loss"] += loss * units
+            self.running["units"] += units
+            if self.step % self.config.log_every == 0:
+                self._log_training(epoch)
+            self.progress.advance(self.step, loss, units, time.monotonic() - started)
+            self._save_if_due()
+
+    def _step(self, model: nn.Module, batch: Batch) -> float:
+        rate = self.rate.at(self.step)
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate
+        self.optimiser.zero_grad(set_to_none=True)
+        total = torch.zeros((), device=self.workers.device)
+        parts = _cut(batch, self.config.accumulate)
+        for i, part in enumerate(parts):
+            last = i + 1 == len(parts)
+            quiet = model.no_sync() if isinstance(model, DistributedDataParallel) and not last else nullcontext()
+            with quiet:
+                with self._autocast():
+                    loss, _, self.carried[i] = self.task.loss(model, part, self.carried[i], self._depth())
+                loss = loss * (len(part.inputs) / len(batch.inputs))
+                loss.backward()
+            total += loss.detach()
+        value = self._mean(total)
+        if not math.isfinite(value):
+            self._not_a_number(value, rate)
+            return 0.0
+        if self.config.clip is not None:
+            nn.utils.clip_grad_norm_(self.parameters, self.config.clip)
+        self.optimiser.step()
+        return value
+
+    def _after_epoch(self) -> None:
+        """Evaluate, decay, keep the best."""
+        epoch = self.batches.epoch
+        if epoch % self.config.evaluate_every and epoch < self.config.epochs:
+            return
+        with self.average.in_use():
+            metrics = self.evaluate("valid" if "valid" in self.task.splits else "test")
+            self.history.append(self.task.judged_by(metrics))
+            self._add_metrics({"epoch": epoch, "step": self.step, "valid": metrics})
+            if self.history[-1] <= min(self.history) and self.workers.first:
+                self.model.save_pretrained(self.run.folder / "best")
+        self.progress.epoch(epoch, metrics, self.rate.at(self.step))
+        if self.rate.after_epoch(epoch, self.history):
+            self.progress.say(f"learning rate {self.rate.at(self.step):.4g} from epoch {epoch + 1} on")
+        if self.config.average and not self.average.count and stalled(self.history, self.config.patience):
+            self.progress.say(f"validation stalls: averaging weights from epoch {epoch + 1} on")
+            self.average.update()
+
+    def evaluate(self, split: str) -> dict[str, float]:
+        """Metrics of a split, of all processes together."""
+        return self.task.metrics(self.workers.sum(self.task.evaluate(split, self.workers)))
+
+    def _finish(self) -> Result:
+        """Judge the best model once more, on all splits but the training one."""
+        with self.average.in_use():
+            if self.workers.first:
+                self.model.save_pretrained(self.run.folder / "last")
+        self.workers.wait()
+        best = type(self.model).from_pretrained(self.run.folder / "best", device=self.workers.device)
+        self.model.load_state_dict(best.state_dict())
+        metrics = {split: self.evaluate(split) for split in self.task.splits if split != "train"}
+        self._add_metrics({"epoch": self.batches.epoch, "step": self.step, "best": metrics})
+        return Result(self.batches.epoch, self.step, min(self.history), metrics)
+
+    def save(self) -> None:
+        """Write a checkpoint."""
+        own = {"carried": self.carried, "generators": _generator_states(self.workers.device)}
+        everyone = self.workers.gather(own)
+        if self.workers.first:
+            save_checkpoint(self.run.checkpoints, self.step, {**self._shared_state(), "workers": everyone})
+        self.workers.wait()
+        self.saved_at = time.monotonic()
+
+    def _shared_state(self) -> dict[str, Any]:
+        return {
+            "step": self.step,
+            "processes": self.workers.count,
+            "model": dict(self.model.named_parameters()),
+            "optimiser": self.optimiser.state_dict(),
+            "decays": self.rate.decays,
+            "average": self.average.state_dict(),
+            "batches": self.batches.state_dict(),
+            "history": self.history,
+            "running": self.running,
+            "entries": self.entries,
+        }
+
+    def restore(self) -> bool:
+        """Go to the last whole checkpoint, if there is one."""
+        state = load_latest(self.run.checkpoints, self.progress.say)
+        if state is None:
+            if self.workers.first:
+                self.run.keep_metrics(0)
+            return False
+        if state["processes"] != self.workers.count:
+            raise ValueError(
+                f"{self.run.folder} was trained by {state['processes']} processes and must go on with as many, "
+                f"got {self.workers.count}"
+            )
+        with torch.no_grad():
+            for name, parameter in self.model.named_parameters():
+                parameter.copy_(state["model"][name])
+        self.optimiser.load_state_dict(state["optimiser"])
+        self.average.load_state_dict(state["average"])
+        self.batches.load_state_dict(state["batches"])
+        self.step, self.rate.decays, self.history = state["step"], state["decays"], state["history"]
+        self.running, self.entries = state["running"], state["entries"]
+        own = state["workers"][self.workers.rank]
+        self.carried = own["carried"]
+        _set_generators(own["generators"], self.workers.device)
+        if self.workers.first:
+            self.run.keep_metrics(self.entries)
+        return True
+
+    def _save_if_due(self) -> None:
+        due = time.monotonic() - self.saved_at >= 60 * self.config.save_minutes
+        if self.workers.agree(due or self.stopping):
+            self.save()
+            if self.workers.agree(self.stopping):
+                raise Interrupted
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        """SIGINT and SIGTERM let the current step end, save and stop."""
+
+        def stop(number: int, frame: object) -> None:
+            self.stopping = True
+
+        before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _parallel(self) -> nn.Module:
+        if self.workers.count == 1:
+            return self.model
+        devices = [self.workers.device] if self.workers.device.type == "cuda" else None
+        return DistributedDataParallel(self.model, device_ids=devices)
+
+    def _autocast(self) -> Any:
+        if self.config.precision == "float32":
+            return nullcontext()
+        return torch.autocast(self.workers.device.type, dtype=torch.bfloat16)
+
+    def _depth(self) -> int | None:
+        """The depth of the current epoch, where it is not the model's own."""
+        return next((depth for until, depth in self.config.depths if self.batches.epoch < until), None)
+
+    def _mean(self, loss: Tensor) -> float:
+        return self.workers.sum({"loss": loss.item()})["loss"] / self.workers.count
+
+    def _not_a_number(self, value: float, rate: float) -> None:
+        where = (
+            f"the loss is {value} at step {self.step + 1} of epoch {self.batches.epoch + 1}, learning rate {rate:.4g}"
+        )
+        if self.config.on_nan == "stop":
+            raise NotANumberError(
+                f"{where}; the last good checkpoint is in {self.run.checkpoints} "
+                "(a lower rate, training.clip or training.on_nan=skip may help)"
+            )
+        self.carried = [None] * self.config.accumulate  # what is carried may be no number either
+        self.progress.say(f"{where}: step skipped")
+
+    def _stalled_for_good(self) -> bool:
+        patience = self.config.stop_early
+        if patience is None or not stalled(self.history, patience):
+            return False
+        self.progress.say(f"stopped early: no better for {patience} evaluations")
+        return True
+
+    def _log_training(self, epoch: int) -> None:
+        loss = self.running["loss"] / self.running["units"]
+        self.running = {"loss": 0.0, "units": 0.0}
+        self._add_metrics(
+            {"epoch": epoch, "step": self.step, "loss": loss, "learning_rate": self.rate.at(self.step - 1)}
+        )
+
+    def _add_metrics(self, entry: dict[str, Any]) -> None:
+        self.entries += 1
+        if self.workers.first:
+            self.run.add_metrics(entry)
+
+
+def _cut(batch: Batch, parts: int) -> list[Batch]:
+    """A batch in parts of some rows each."""
+    if parts == 1:
+        return [batch]
+    lengths = [None] * parts if batch.lengths is None else list(batch.lengths.tensor_split(parts))
+    pieces = zip(batch.inputs.tensor_split(parts), batch.targets.tensor_split(parts), lengths, strict=True)
+    return [Batch(inputs, targets, length, batch.continues) for inputs, targets, length in pieces]
+
+
+def _generator_states(device: torch.device) -> dict[str, Tensor]:
+    states = {"cpu": torch.get_rng_state()}
+    if device.type == "cuda":
+        states["cuda"] = torch.cuda.get_rng_state(device)
+    return states
+
+
+def _set_generators(states: dict[str, Tensor], device: torch.device) -> None:
+    torch.set_rng_state(states["cpu"])
+    if device.type == "cuda":
+        torch.cuda.set_rng_state(states["cuda"].cpu(), device)

@@ -1,0 +1,174 @@
+"""Run folders: one experiment each, with everything that is known of it.
+
+config.yaml       all values, resolved
+metrics.jsonl     a line every so many steps, and one an epoch; nothing that depends on the machine's speed
+log.txt           what was printed
+environment.json  versions, machine, command, git state
+checkpoints/      the last two, to go on from
+best/, last/      the model as `save_pretrained` writes it: best by validation, and after the last epoch
+report.html       curves, results, samples; at the end
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from trellisnet.files import replacing
+from trellisnet.training.config import Config
+
+VERSION = 1
+CONFIG, METRICS = "config.yaml", "metrics.jsonl"
+
+
+class Run:
+    """A run's folder. Only one process of one program writes into it at a time."""
+
+    def __init__(self, folder: Path, config: Config) -> None:
+        self.folder, self.config = folder, config
+        self.checkpoints = folder / "checkpoints"
+        self._lock: FileLock | None = None
+
+    @classmethod
+    def create(cls, config: Config, name: str, folder: Path | None = None) -> Run:
+        """Make a new folder: the one given, or the first free of `runs/NAME-1`, `runs/NAME-2`, ..."""
+        if folder is not None:
+            if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+                raise ValueError(
+                    f"run folder {folder} is in use: choose another, or go on with `train --resume {folder}`"
+                )
+            folder.mkdir(parents=True, exist_ok=True)
+        number = 1
+        while folder is None:
+            candidate = Path("runs") / f"{name}-{number}"
+            try:
+                candidate.mkdir(parents=True)
+                folder = candidate
+            except FileExistsError:
+                number += 1
+        run = cls(folder, config)
+        run.acquire()
+        run.checkpoints.mkdir()
+        run._write_yaml(CONFIG, {"version": VERSION, **config.to_dict()})
+        run.write_json("environment.json", _environment())
+        return run
+
+    @classmethod
+    def open(cls, folder: Path) -> Run:
+        """A folder that a run was made in."""
+        import yaml  # noqa: PLC0415
+
+        path = folder / CONFIG
+        if not path.is_file():
+            raise FileNotFoundError(f"{folder} is not a run: {path} not found")
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        version = content.pop("version", None) if isinstance(content, dict) else None
+        if version != VERSION:
+            raise ValueError(f"{path} is of version {version!r}, this trellisnet reads version {VERSION}")
+        return cls(folder, _build(Config, content, str(path)))
+
+    def acquire(self) -> None:
+        """Keep all others from writing here until this process ends."""
+        lock = FileLock(self.folder / ".lock")
+        try:
+            lock.acquire(blocking=False)
+        except Timeout:
+            raise ValueError(f"run folder {self.folder} is in use by another process") from None
+        self._lock = lock
+
+    def release(self) -> None:
+        """Let others write."""
+        if self._lock is not None:
+            self._lock.release()
+
+    def log(self, text: str) -> None:
+        """Add a line to log.txt."""
+        with (self.folder / "log.txt").open("a", encoding="utf-8") as file:
+            file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {text}\n")
+
+    def add_metrics(self, entry: dict[str, Any]) -> None:
+        """Add a line to metrics.jsonl."""
+        with (self.folder / METRICS).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(entry) + "\n")
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """All lines of metrics.jsonl that are whole."""
+        path = self.folder / METRICS
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
+        return [json.loads(line) for line in lines if line.endswith("\n")]
+
+    def keep_metrics(self, count: int) -> None:
+        """Drop all but the first lines: those that were written after the checkpoint a run goes on from."""
+        lines = [json.dumps(entry) + "\n" for entry in self.metrics()[:count]]
+        with replacing(self.folder / METRICS) as (file,):
+            file.write_text("".join(lines), encoding="utf-8")
+
+    def write_json(self, name: str, content: Any) -> None:
+        """A file of the folder as JSON."""
+        with replacing(self.folder / name) as (file,):
+            file.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+    def _write_yaml(self, name: str, content: Any) -> None:
+        import yaml  # noqa: PLC0415
+
+        with replacing(self.folder / name) as (file,):
+            file.write_text(yaml.safe_dump(content, sort_keys=False, allow_unicode=True), encoding="utf-8")
+
+
+def _build(kind: Any, content: Any, where: str) -> Any:
+    """A dataclass from nested dictionaries; unknown keys are errors."""
+    names = {f.name: f for f in fields(kind)}
+    if unknown := set(content or {}) - set(names):
+        raise ValueError(f"{where}: unknown key {', '.join(sorted(unknown))}")
+    values = {}
+    for name, value in (content or {}).items():
+        default = names[name].default_factory
+        nested = default if isinstance(default, type) and is_dataclass(default) else None
+        values[name] = value if nested is None else _build(nested, value, f"{where}, {name}")
+    return kind(**values)
+
+
+def _environment() -> dict[str, Any]:
+    import numpy  # noqa: PLC0415
+    import torch  # noqa: PLC0415
+
+    from trellisnet import __version__  # noqa: PLC0415
+
+    return {
+        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+        "started": time.strftime("%Y-%m-%d %H:%M:%S"),
+        "python": platform.python_version(),
+        "trellisnet": __version__,
+        "torch": torch.__version__,
+        "numpy": numpy.__version__,
+        "system": platform.platform(),
+        "threads": torch.get_num_threads(),
+        "cpus": os.cpu_count(),
+        "git": _git_state(),
+    }
+
+
+def _git_state() -> str | None:
+    """The commit of the code, and whether there are changes; None if it is not in a repository."""
+    folder = Path(__file__).parent
+    try:
+        told = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--abbrev=12"],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=10,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return told.stdout.strip()
