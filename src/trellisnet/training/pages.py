@@ -1,0 +1,102 @@
+"""Web pages of one file: no scripts, nothing from elsewhere; light or dark, on a screen, a phone or paper."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+
+_CONTROLS = (code for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t")
+_NO_CHARACTERS = (*range(0xD800, 0xE000), 0xFFFE, 0xFFFF)  # lone halves of pairs, and what no text may have
+_VISIBLE = {code: f"\\x{code:02x}" for code in _CONTROLS} | {code: f"\\u{code:04x}" for code in _NO_CHARACTERS}
+
+STYLE = """
+:root { color-scheme: light dark; --ink: #1c1e21; --paper: #fff; --soft: #5f6670; --line: #d9dce1; --shade: #f4f5f7; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e4e6ea; --paper: #15171a; --soft: #9aa2ad; --line: #363b43; --shade: #1f2227; }
+}
+* { box-sizing: border-box; }
+body { margin: 0 auto; padding: 1.5rem 1rem 3rem; max-width: 64rem; color: var(--ink); background: var(--paper);
+  font: 1rem/1.5 system-ui, sans-serif; overflow-wrap: anywhere; }
+h1 { margin: 0; font-size: 1.6rem; line-height: 1.25; }
+h2 { margin: 2.2rem 0 .7rem; font-size: 1.15rem; }
+p { margin: .5rem 0; }
+.soft, figcaption, th { color: var(--soft); }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; overflow-wrap: normal; }
+th, td { padding: .35rem .9rem .35rem 0; border-bottom: 1px solid var(--line); text-align: left; vertical-align: top; }
+th { font-weight: 500; }
+.numbers th + th, .numbers td + td { text-align: right; padding: .35rem 0 .35rem 1.4rem; }
+.figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 24rem), 1fr)); gap: 1.5rem; }
+figure { margin: 0; max-width: 36rem; break-inside: avoid; }
+figcaption { font-size: .85rem; padding: 0 1rem; }
+svg { display: block; width: 100%; height: auto; }
+pre { margin: .5rem 0; padding: .7rem .9rem; background: var(--shade); border-radius: 6px; font-size: .85rem;
+  line-height: 1.45; white-space: pre-wrap; }
+summary { cursor: pointer; }
+@media print {
+  :root { color-scheme: light; --ink: #000; --paper: #fff; --soft: #444; --line: #bbb; --shade: #f4f4f4; }
+  body { max-width: none; padding: 0; font-size: 10pt; }
+  h2 { break-after: avoid; }
+}
+"""
+
+
+def escaped(text: object) -> str:
+    r"""Text as HTML, whatever is in it: control characters are shown as Python writes them.
+
+    >>> escaped("<b>\x00")
+    '&lt;b&gt;\\x00'
+    """
+    return html.escape(str(text).translate(_VISIBLE))
+
+
+def page(title: str, *sections: str) -> str:
+    """A whole page. Its policy forbids scripts and anything from elsewhere, should something slip in."""
+    return "\n".join(
+        [
+            "<!DOCTYPE html>",
+            '<html lang="en">',
+            '<meta charset="utf-8">',
+            """<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">""",
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f"<title>{escaped(title)}</title>",
+            f"<style>{STYLE}</style>",
+            *(section for section in sections if section),
+            "</html>\n",
+        ]
+    )
+
+
+def section(title: str, *content: str) -> str:
+    """A part of a page; content is HTML. Without content there is no section."""
+    inner = "\n".join(part for part in content if part)
+    return f"<section>\n<h2>{escaped(title)}</h2>\n{inner}\n</section>" if inner else ""
+
+
+def table(head: Sequence[object], rows: Sequence[Sequence[object]], numbers: bool = False) -> str:
+    """A table of texts; with `numbers`, all columns but the first are set flush right."""
+    kind = ' class="numbers"' if numbers else ""
+    lines = [_row("th", head), *(_row("td", row) for row in rows)] if head else [_row("td", row) for row in rows]
+    return f'<div class="wide"><table{kind}>\n' + "\n".join(lines) + "\n</table></div>"
+
+
+def figure(drawing: str, caption: str = "") -> str:
+    """A drawing with a line beneath."""
+    beneath = f"<figcaption>{escaped(caption)}</figcaption>" if caption else ""
+    return f"<figure>{drawing}{beneath}</figure>"
+
+
+def figures(*content: str) -> str:
+    """Figures side by side where there is room."""
+    inner = "\n".join(one for one in content if one)
+    return f'<div class="figures">\n{inner}\n</div>' if inner else ""
+
+
+def verbatim(text: str) -> str:
+    """Text as it is, its spaces and lines kept."""
+    # A page drops a line break right after <pre>: one of the text's own needs another before it.
+    return f"<pre>\n{escaped(text)}</pre>"
+
+
+def _row(cell: str, values: Sequence[object]) -> str:
+    return "<tr>" + "".join(f"<{cell}>{escaped(value)}</{cell}>" for value in values) + "</tr>"
