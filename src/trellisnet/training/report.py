@@ -1,0 +1,165 @@
+"""A run's report: one HTML file with its result beside the paper's, its curves, and how to repeat it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from trellisnet.files import replacing
+from trellisnet.training.config import About
+from trellisnet.training.figures import Series, heat_map, line_chart, scatter_chart
+from trellisnet.training.pages import escaped, figure, figures, page, section, table, verbatim
+from trellisnet.training.runs import CONFIG, Run
+from trellisnet.training.summary import Summary, summarise, told, told_count
+
+REPORT = "report.html"
+MOST_CLASSES = 100  # of a confusion matrix that can be read
+LOGARITHMIC = ("perplexity", "mse")  # metrics that fall by factors
+FALLING = ("plateau", "steps")  # schedules that divide the learning rate, so that it is best seen on a log scale
+
+
+def write_report(run: Run) -> Path:
+    """Write `report.html` into a run's folder, whether the run has ended or not."""
+    summary = summarise(run)
+    title = run.config.about.title or summary.name
+    content = page(
+        title,
+        f"<h1>{escaped(title)}</h1>\n<p>{escaped(_one_line(summary))}</p>",
+        section("Result", _result(summary)),
+        section("Learning curves", _curves(summary)),
+        section("Samples", *_samples(summary.result.get("samples") or [])),
+        section("Confusion matrix", _confusion(summary.result.get("confusion"))),
+        section("Predictions", _predictions(summary.result.get("predictions"))),
+        section("Repeat it", *_commands(run, summary)),
+        section("Configuration", _configuration(run)),
+        section("Environment", _environment(summary.environment)),
+    )
+    path = run.folder / REPORT
+    with replacing(path) as (file,):
+        file.write_text(content, encoding="utf-8")
+    return path
+
+
+def _one_line(summary: Summary) -> str:
+    """What was trained on what, and how far it came."""
+    training = summary.config.training
+    start = f"{summary.name}: a trellis network on {summary.config.data.name}"
+    if summary.result:
+        test = summary.final("test")
+        split, value = ("test", test) if test is not None else ("validation", summary.final("valid"))
+        return f"{start}, {summary.steps:,} steps in {summary.epochs} epochs; " + (
+            "finished." if value is None else f"{split} {summary.metric} {told(value, summary.metric)}."
+        )
+    best = summary.best()
+    so_far = f"; best validation {summary.metric} {told(best[1], summary.metric)}" if best else ""
+    return f"{start}, not finished: {summary.steps:,} steps, {summary.epochs} of {training.epochs} epochs{so_far}."
+
+
+def _result(summary: Summary) -> str:
+    """The final numbers, those that the paper gives too in front."""
+    about, metric = summary.config.about, summary.metric
+    splits: Mapping[str, Mapping[str, float]] = summary.result.get("metrics", {})
+    others = dict.fromkeys(name for metrics in splits.values() for name in metrics if name != metric)
+    best = summary.best()
+    valid = summary.final("valid") if summary.result else best[1] if best else None
+    rows = [[metric or "metric", told(valid, metric), told(summary.final("test"), metric)]]
+    rows += [[name, *(told(summary.final(split, name), name) for split in ("valid", "test"))] for name in others]
+    rows += [["parameters", "", told_count(summary.result.get("parameters"))]]
+    paper = {metric or "metric": told(about.paper_result, metric), "parameters": _paper_parameters(about)}
+    shown = [[*row, paper.get(row[0], "-")] for row in rows]
+    protocol = summary.result.get("protocol")
+    notes = [f"<p class='soft'><strong>Evaluation</strong> &nbsp;{escaped(protocol)}</p>"] if protocol else []
+    if splits and "valid" not in splits:  # training then validates on the test split
+        notes.append("<p>There is no validation split: the best epoch was chosen by the test split.</p>")
+    return table(["", "ours, valid", "ours, test", "paper, test"], shown, numbers=True) + "".join(notes)
+
+
+def _paper_parameters(about: About) -> str:
+    return "-" if about.paper_parameters is None else f"{about.paper_parameters:g} M"
+
+
+def _curves(summary: Summary) -> str:
+    if not summary.losses and not summary.valid:
+        return "<p class='soft'>Nothing has been measured yet.</p>"
+    rate_log = summary.config.training.schedule in FALLING
+    rates = line_chart("Learning rate", [Series("", summary.rates)], "step", log=rate_log)
+    best = summary.best()
+    caption = f"Best: {told(best[1], summary.metric)} after epoch {best[0]}." if best and summary.metric else ""
+    return figures(
+        figure(loss_chart([Series("", summary.losses)]), "With dropout and all that is added to the loss."),
+        figure(_validation(summary), caption) if summary.metric else "",
+        figure(rates) if summary.rates else "",
+    )
+
+
+def _validation(summary: Summary) -> str:
+    assert summary.metric is not None
+    points, paper = summary.curve(summary.metric), summary.config.about.paper_result
+    if paper is None or not points:
+        return validation_chart(summary.metric, [Series("", points)])
+    level = Series("the paper, test", [(points[0][0], paper), (points[-1][0], paper)], reference=True)
+    return validation_chart(summary.metric, [Series("validation", points), level])
+
+
+def loss_chart(series: Sequence[Series]) -> str:
+    """Training losses over steps."""
+    return line_chart("Training loss", series, "step", "loss")
+
+
+def validation_chart(metric: str, series: Sequence[Series]) -> str:
+    """A metric of validation over epochs."""
+    if metric == "accuracy":
+        series = [replace(one, points=[(x, 100 * y) for x, y in one.points]) for one in series]
+    label = "accuracy, %" if metric == "accuracy" else metric
+    return line_chart(f"Validation {metric}", series, "epoch", label, log=metric in LOGARITHMIC)
+
+
+def _samples(samples: Sequence[Mapping[str, str]]) -> list[str]:
+    return [
+        (f"<p class='soft'>After <q>{escaped(sample['prompt'])}</q></p>" if sample.get("prompt") else "")
+        + verbatim(sample["text"])
+        for sample in samples
+    ]
+
+
+def _confusion(confusion: Mapping[str, Any] | None) -> str:
+    if not confusion:
+        return ""
+    labels = [str(label) for label in confusion["labels"]]
+    if len(labels) > MOST_CLASSES:
+        return f"<p>{len(labels)} classes are too many to draw; result.json has the counts.</p>"
+    drawing = heat_map("Which class was taken for which", labels, confusion["counts"], "predicted", "true")
+    return figure(drawing, "The stronger the colour, the larger the share of the row.")
+
+
+def _predictions(predictions: Mapping[str, Sequence[float]] | None) -> str:
+    if not predictions:
+        return ""
+    pairs = list(zip(predictions["target"], predictions["predicted"], strict=True))
+    return figure(scatter_chart("Predictions against targets", pairs, "target", "predicted"), "Dashed: no error.")
+
+
+def _commands(run: Run, summary: Summary) -> list[str]:
+    command = [str(part) for part in summary.environment.get("command", [])]
+    if command[1:2] == ["train"]:  # however the program was started: by its name, as a module, by torchrun
+        command = ["trellisnet", *command[1:]]
+    parts = [verbatim(shlex.join(command))] if command else []
+    if any(part.split("=")[0] == "--run" for part in command):
+        parts.append("<p class='soft'>--run must name a new folder.</p>")
+    if not summary.result:
+        going_on = shlex.join(["trellisnet", "train", "--resume", str(run.folder)])
+        parts += ["<p>Or go on where it stopped:</p>", verbatim(going_on)]
+    return parts
+
+
+def _configuration(run: Run) -> str:
+    content = (run.folder / CONFIG).read_text(encoding="utf-8")
+    return f"<details><summary>All values ({CONFIG})</summary>{verbatim(content)}</details>"
+
+
+def _environment(environment: Mapping[str, Any]) -> str:
+    rows = [[name, "-" if value is None else value] for name, value in environment.items() if name != "command"]
+    return table([], rows) if rows else ""
