@@ -1,0 +1,152 @@
+"""`trellisnet compare`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from trellisnet.training.summary import Summary
+
+HEAD = ("run", "dataset", "parameters", "epochs", "metric", "best valid", "test", "paper")
+TEXTS = ("run", "dataset", "metric")  # columns that are no numbers
+
+
+def compare(runs: list[str], plot: str | None = None) -> None:
+    """Show several runs side by side, as a table and, if asked for, as curves.
+
+    Examples: `trellisnet compare runs/demo-1 runs/demo-2`, `trellisnet compare runs/* --plot curves.html`.
+
+    Args:
+        runs: folders of runs.
+        plot: an HTML file for all losses and validation curves, each kind in one chart.
+    """
+    from trellisnet.training.runs import Run  # noqa: PLC0415
+    from trellisnet.training.summary import summarise  # noqa: PLC0415
+
+    if not runs:
+        raise ValueError("at least one run is needed, such as `trellisnet compare runs/demo-1`")
+    if plot is not None:
+        _check_plot(Path(plot))
+    summaries = [summarise(Run.open(Path(run))) for run in runs]
+    names = _names(runs, summaries)
+    rows = [_row(name, summary) for name, summary in zip(names, summaries, strict=True)]
+    _print_table(rows)
+    note = _difference(summaries)
+    if note is not None:
+        print(f"note: {note}", file=sys.stderr)
+    if plot is not None:
+        _write_plot(Path(plot), names, summaries, rows, note)
+        print(f"curves: {plot}")
+
+
+def prepare(parser: Any, arguments: list[str]) -> list[str]:
+    """Let runs be named without a flag, before and after other flags."""
+    parser.usage = "trellisnet compare RUN [RUN ...] [--plot FILE.html]"
+    if set(arguments) & {"-h", "--help"}:
+        return ["--help"]
+    runs: list[str] = []
+    flags: list[str] = []
+    remaining = iter(arguments)
+    for argument in remaining:
+        if not argument.startswith("-"):
+            runs.append(argument)
+        else:  # every flag has a value, after = or as the next argument
+            flags += [argument] if "=" in argument else [argument, *islice(remaining, 1)]
+    given = any(flag.startswith("--runs") for flag in flags)
+    return flags if given else [*flags, "--runs", json.dumps(runs)]
+
+
+def _check_plot(path: Path) -> None:
+    if path.suffix not in (".html", ".htm"):
+        raise ValueError(f"--plot writes a web page: its name must end with .html, got {path}")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"--plot {path}: the folder {path.parent} does not exist")
+
+
+def _names(runs: Sequence[str], summaries: Sequence[Summary]) -> list[str]:
+    """The names of the folders, or the paths of those that share a name with another."""
+    count = Counter(summary.name for summary in summaries)
+    return [one.name if count[one.name] == 1 else path for path, one in zip(runs, summaries, strict=True)]
+
+
+def _row(name: str, summary: Summary) -> list[str]:
+    from trellisnet.training.summary import told, told_count  # noqa: PLC0415
+
+    best, metric, planned = summary.best(), summary.metric, summary.config.training.epochs
+    return [
+        name,
+        summary.config.data.name,
+        told_count(summary.result.get("parameters")),
+        str(summary.epochs) if summary.result else f"{summary.epochs} of {planned}",
+        metric or "-",
+        told(best[1] if best else None, metric),
+        told(summary.final("test"), metric),
+        told(summary.config.about.paper_result, metric),
+    ]
+
+
+def _difference(summaries: Sequence[Summary]) -> str | None:
+    """What keeps the results of these runs from being compared, if anything."""
+    kinds: dict[str, set[str | None]] = {
+        "metric": {summary.metric for summary in summaries},
+        "dataset": {summary.config.data.name for summary in summaries},
+        "evaluation": {summary.result.get("protocol") for summary in summaries},
+    }
+    known = {kind: sorted(value for value in values if value is not None) for kind, values in kinds.items()}
+    told = [f"{kind} ({' / '.join(values)})" for kind, values in known.items() if len(values) > 1]
+    return f"results cannot be compared, since the runs differ in {', '.join(told)}" if told else None
+
+
+def _print_table(rows: Sequence[Sequence[str]]) -> None:
+    """A drawn table on a terminal; elsewhere columns of plain text, never folded, for other programs to read."""
+    if sys.stdout.isatty():
+        from rich.console import Console  # noqa: PLC0415
+        from rich.table import Table  # noqa: PLC0415
+        from rich.text import Text  # noqa: PLC0415
+
+        drawn = Table()
+        for title in HEAD:
+            drawn.add_column(title, justify="left" if title in TEXTS else "right", overflow="fold")
+        for row in rows:
+            drawn.add_row(*map(Text, row))  # not markup: names may have brackets
+        Console().print(drawn)
+        return
+    widths = [max(map(len, column)) for column in zip(HEAD, *rows, strict=True)]
+    for row in (HEAD, *rows):
+        cells = zip(HEAD, row, widths, strict=True)
+        print("  ".join(f"{cell:{'<' if title in TEXTS else '>'}{width}}" for title, cell, width in cells))
+
+
+def _write_plot(
+    path: Path, names: Sequence[str], summaries: Sequence[Summary], rows: Sequence[Sequence[str]], note: str | None
+) -> None:
+    """All curves as one page."""
+    from trellisnet.files import replacing  # noqa: PLC0415
+    from trellisnet.training.figures import Series  # noqa: PLC0415
+    from trellisnet.training.pages import escaped, figure, figures, page, section, table  # noqa: PLC0415
+    from trellisnet.training.report import loss_chart, validation_chart  # noqa: PLC0415
+
+    named = list(enumerate(zip(names, summaries, strict=True)))
+    charts = [
+        validation_chart(
+            metric, [Series(name, one.curve(metric), colour=i) for i, (name, one) in named if one.metric == metric]
+        )
+        for metric in dict.fromkeys(one.metric for one in summaries)
+        if metric is not None
+    ]
+    charts.append(loss_chart([Series(name, one.losses) for _, (name, one) in named]))
+    title = "1 run" if len(named) == 1 else f"{len(named)} runs compared"
+    content = page(
+        title,
+        f"<h1>{escaped(title)}</h1>",
+        section("Results", table(HEAD, rows), f"<p class='soft'>Note: {escaped(note)}.</p>" if note else ""),
+        section("Learning curves", figures(*map(figure, charts))),
+    )
+    with replacing(path) as (file,):
+        file.write_text(content, encoding="utf-8")
