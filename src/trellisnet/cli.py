@@ -1,7 +1,7 @@
 """The command line: `trellisnet COMMAND ...`. A command is a typed function in `trellisnet.commands`.
 
-Help and flags come from the functions' signatures and docstrings. Only the command asked for is imported, and torch only
-when it starts to work, so that help and mistakes are answered at once.
+Help and flags come from the functions' signatures and docstrings. Only the command asked for is imported, and torch
+only when it starts to work, so that help and mistakes are answered at once.
 """
 
 from __future__ import annotations
@@ -82,21 +82,22 @@ def parse(
     """
     from jsonargparse import ArgumentParser  # noqa: PLC0415
 
-    parser = ArgumentParser(prog=f"trellisnet {command}", exit_on_error=False, description=inspect.getdoc(function))
+    parser = ArgumentParser(
+        prog=f"trellisnet {command}",
+        usage=f"trellisnet {command} {getattr(function, 'usage', '[--KEY VALUE ...]')}",
+        exit_on_error=False,
+        description=(inspect.getdoc(function) or "").split("\nArgs:")[0],
+    )
     parser.add_function_arguments(function, as_group=False, fail_untyped=True)
     try:
         if prepare is not None:
             arguments = prepare(parser, arguments)
-        parsed = parser.instantiate_classes(parser.parse_args(arguments))
+        parsed = parser.instantiate(parser.parse_args(arguments))
     except SystemExit:  # after --help
         raise
     except Exception as error:
-        raise UsageError(f"{_reason(error)}; see `trellisnet {command} --help`") from error
+        raise UsageError(f"{error} (see `trellisnet {command} --help`)") from error
     return {name: parsed[name] for name in inspect.signature(function).parameters}
-
-
-def _reason(error: Exception) -> str:
-    return str(error)
 
 
 def overview() -> str:

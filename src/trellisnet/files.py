@@ -22,8 +22,10 @@ def replacing(*paths: Path) -> Iterator[list[Path]]:
             file = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
             file.open("xb").close()
             temporary.append(file)
+        rights = [file.stat().st_mode for file in temporary]
         yield temporary
-        for file in temporary:
+        for file, mode in zip(temporary, rights, strict=True):
+            file.chmod(mode)  # who wrote it may have made a new file that only its owner can read
             with file.open("rb+") as opened:
                 os.fsync(opened.fileno())
         for file, path in zip(temporary, paths, strict=True):

@@ -70,7 +70,10 @@ class Run:
         path = folder / CONFIG
         if not path.is_file():
             raise FileNotFoundError(f"{folder} is not a run: {path} not found")
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        try:
+            content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        except yaml.YAMLError as error:
+            raise ValueError(f"{path} is not valid YAML: {error}") from None
         version = content.pop("version", None) if isinstance(content, dict) else None
         if version != VERSION:
             raise ValueError(f"{path} is of version {version!r}, this trellisnet reads version {VERSION}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,9 +20,9 @@ def stream_columns(
 ) -> tuple[float, int]:
     """Summed negative log-likelihood and number of a text's tokens, each predicted from its full receptive field.
 
-    The text is cut into columns that are read side by side. What stands before a column's first token is read first, as
-    far back as the model can see, to give the column the state it would have in one long run: so the sum does not depend
-    on the number of columns. Processes have columns of their own.
+    The text is cut into columns that are read side by side. What stands before a column's first token is read first,
+    as far back as the model can see, to give the column the state it would have in one long run: so the sum does not
+    depend on the number of columns. Processes have columns of their own.
     """
     predicted = len(ids) - 1
     before = lm.net.receptive_field - 1
@@ -68,6 +67,10 @@ def _state_before(
     assert state is not None
     if len(later) == len(firsts):
         return state
-    parts = {name: getattr(state, name) for name in ("h", "c", "x") if getattr(state, name) is not None}
-    with_first = {name: torch.cat([torch.zeros_like(part[:, :1]), part], 1) for name, part in parts.items()}
-    return replace(state, **with_first)
+
+    def with_first(part: Tensor | None) -> Tensor | None:
+        return None if part is None else torch.cat([torch.zeros_like(part[:, :1]), part], 1)
+
+    h = with_first(state.h)
+    assert h is not None
+    return TrellisState(h, with_first(state.c), with_first(state.x), state.spans)

@@ -199,6 +199,7 @@ class ClassificationTask(SequenceTask):
     """One label a sequence, by TrellisClassifier."""
 
     metric = "accuracy"
+    model: TrellisClassifier
 
     def __init__(self, config: Config, data: SequenceData) -> None:
         super().__init__(config, data)
@@ -217,6 +218,7 @@ class RegressionTask(SequenceTask):
     """Numbers of a sequence, by TrellisRegressor."""
 
     metric = "mse"
+    model: TrellisRegressor
 
     def __init__(self, config: Config, data: SequenceData) -> None:
         super().__init__(config, data)
@@ -264,7 +266,11 @@ class TokenTask(SequenceTask):
         return {"loss": sums["loss"] / sums["count"], "accuracy": sums["right"] / sums["count"]}
 
 
-TASKS = {"classification": ClassificationTask, "regression": RegressionTask, "tokens": TokenTask}
+TASKS: dict[str, type[ClassificationTask | RegressionTask | TokenTask]] = {
+    "classification": ClassificationTask,
+    "regression": RegressionTask,
+    "tokens": TokenTask,
+}
 
 
 def make_task(config: Config) -> Task:

@@ -1,0 +1,68 @@
+"""`trellisnet generate`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, Literal
+
+from trellisnet.commands.arguments import take_positional
+
+
+def generate(
+    run: str,
+    prompt: str = "\n",
+    tokens: int = 500,
+    temperature: float | None = 0.8,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    repetition_penalty: float = 1.0,
+    beams: int | None = None,
+    stop: list[str] = [],  # noqa: B006
+    seed: int | None = None,
+    model: Literal["best", "last"] = "best",
+) -> None:
+    """Let a trained language model write; the text appears as it is made.
+
+    Args:
+        run: the folder of a run, or of a model that `save_pretrained` wrote.
+        prompt: what it goes on from.
+        tokens: how many to add.
+        temperature: below 1 the probable becomes more so; null: always the most probable.
+        top_k: draw only from the k most probable.
+        top_p: draw only from the fewest that together have this probability.
+        repetition_penalty: above 1, what was there already becomes rarer.
+        beams: search for the most probable text instead of drawing one, keeping so many.
+        stop: tokens that end the text.
+        seed: for the same text every time.
+        model: the best by validation, or that of the last epoch.
+    """
+    import torch  # noqa: PLC0415
+
+    from trellisnet.models.language import TrellisLM  # noqa: PLC0415
+
+    torch.set_flush_denormal(True)
+    folder = Path(run)
+    lm = TrellisLM.from_pretrained(folder / model if (folder / model).is_dir() else folder)
+    if beams is not None:
+        print(lm.generate(prompt, tokens, beams=beams, repetition_penalty=repetition_penalty, stop=stop))
+        return
+    print(prompt, end="")
+    for piece in lm.stream_text(
+        prompt,
+        tokens,
+        stop=stop,
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        repetition_penalty=repetition_penalty,
+        seed=seed,
+    ):
+        print(piece, end="")
+        sys.stdout.flush()
+    print()
+
+
+def prepare(parser: Any, arguments: list[str]) -> list[str]:
+    """The run comes first, without a flag."""
+    return take_positional("run", arguments)

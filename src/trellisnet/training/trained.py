@@ -1,0 +1,23 @@
+"""Runs that have been trained, to be used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from trellisnet.training.runs import Run
+from trellisnet.training.tasks import Task, make_task
+
+
+def load_task(folder: Path, which: str = "best") -> Task:
+    """A run's dataset with its trained model: the best by validation, or the last."""
+    run = Run.open(folder)
+    trained = folder / which
+    if not trained.is_dir():
+        raise FileNotFoundError(f"{folder} has no model {which!r} yet: train it first")
+    torch.set_flush_denormal(True)
+    task = make_task(run.config)
+    device = "cuda" if run.config.training.device in ("auto", "cuda") and torch.cuda.is_available() else "cpu"
+    task.model = type(task.model).from_pretrained(trained, device=device)
+    return task
