@@ -1,0 +1,100 @@
+"""`trellisnet ablate`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from trellisnet.commands.train import prepare_recipe
+from trellisnet.training.config import About, Config, DataConfig, ModelConfig, TrainingConfig
+from trellisnet.training.recipes import suggestion
+
+
+def ablate(
+    recipe: str | None = None,
+    run: str | None = None,
+    only: list[str] = [],  # noqa: B006
+    about: About = About(),  # noqa: B008
+    data: DataConfig = DataConfig(),  # noqa: B008
+    model: ModelConfig = ModelConfig(),  # noqa: B008
+    training: TrainingConfig = TrainingConfig(),  # noqa: B008
+) -> int:
+    """Train a recipe without its ingredients, one at a time, and print the table beside the paper's (table 6).
+
+    Called again with the same folder, it goes on where it was interrupted.
+
+    Args:
+        recipe: a recipe's name, or the path of a YAML file like them.
+        run: folder for the runs; default `runs/ablate-RECIPE`.
+        only: names of some of the ablations: full, no-hidden-dropout, no-weight-dropout, no-aux, no-parallelism,
+            no-dense-kernel, inject-2, inject-5, inject-10, inject-20.
+        about: what the experiment is.
+        data: what is learned from.
+        model: what learns.
+        training: how.
+    """
+    from trellisnet.training.ablation import ABLATIONS, variant  # noqa: PLC0415
+    from trellisnet.training.fit import resume, train_new  # noqa: PLC0415
+    from trellisnet.training.loop import Interrupted  # noqa: PLC0415
+    from trellisnet.training.runs import CONFIG  # noqa: PLC0415
+
+    assert recipe is not None
+    names = [ablation.name for ablation in ABLATIONS]
+    for name in only:
+        if name not in names:
+            raise ValueError(f"--only must name ablations, got {name!r}{suggestion(name, names)}")
+    folder = Path("runs") / f"ablate-{Path(recipe).stem}" if run is None else Path(run)
+    config = Config(about, data, model, training)
+    skipped: dict[str, str] = {}
+    for ablation in ABLATIONS:
+        if only and ablation.name not in only:
+            continue
+        changed, reason = variant(config, ablation)
+        place = folder / ablation.name
+        if reason is not None:
+            skipped[ablation.name] = reason
+        elif not (place / "result.json").exists():
+            try:
+                if (place / CONFIG).exists():
+                    resume(place)
+                else:
+                    train_new(changed, ablation.name, place)
+            except Interrupted:
+                return 130
+    _show(folder, config, skipped)
+    return 0
+
+
+def _show(folder: Path, config: Config, skipped: dict[str, str]) -> None:
+    from rich.console import Console  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+
+    from trellisnet.training.ablation import ABLATIONS  # noqa: PLC0415
+
+    metric = config.about.metric or "perplexity"
+    table = Table("", "parameters", f"test {metric}", "change", "paper", "paper's change", box=None, pad_edge=False)
+    results = {}
+    for ablation in ABLATIONS:
+        path = folder / ablation.name / "result.json"
+        if path.exists():
+            results[ablation.name] = json.loads(path.read_text(encoding="utf-8"))
+    whole = results.get("full", {}).get("metrics", {}).get("test", {}).get(metric)
+    for ablation in ABLATIONS:
+        paper = f"{ablation.paper_result:.2f}", f"{ablation.paper_result - ABLATIONS[0].paper_result:+.2f}"
+        if ablation.name in results:
+            result = results[ablation.name]
+            value = result["metrics"]["test"][metric]
+            change = "" if whole is None else f"{value - whole:+.3f}"
+            table.add_row(ablation.title, f"{result['parameters'] / 1e6:.2f}M", f"{value:.3f}", change, *paper)
+        elif ablation.name in skipped:
+            table.add_row(ablation.title, "", f"({skipped[ablation.name]})", "", *paper)
+    console = Console()
+    console.width = max(console.width, 110)
+    console.print(table)
+    console.print("The paper's column is word-level Penn Treebank, perplexity, 24M parameters.", highlight=False)
+
+
+def prepare(parser: Any, arguments: list[str]) -> list[str]:
+    """The recipe's values become defaults, as for `train`."""
+    return arguments if {"-h", "--help"} & set(arguments) else prepare_recipe(parser, arguments)

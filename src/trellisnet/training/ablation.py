@@ -1,0 +1,93 @@
+"""Table 6 of the paper: an experiment without its ingredients, one at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass
+
+from trellisnet.training.config import Config
+
+
+@dataclass(frozen=True)
+class Ablation:
+    """A change to an experiment, and what the paper reports for it on word-level Penn Treebank.
+
+    Attributes:
+        change: changes a copy of the configuration, or returns why there is nothing to change.
+    """
+
+    name: str
+    title: str
+    paper_result: float
+    change: Callable[[Config], str | None]
+
+
+def _without(*options: str) -> Callable[[Config], str | None]:
+    def change(config: Config) -> str | None:
+        if not any(getattr(config.model, option) for option in options):
+            return f"the recipe has no {options[0]}"
+        for option in options:
+            setattr(config.model, option, None)
+        return None
+
+    return change
+
+
+def _without_parallelism(config: Config) -> str | None:
+    """Windows of the same length go on from the one before, as the paper's other models do."""
+    if config.model.history != "discard":
+        return "the recipe discards no context"
+    config.training.steps += config.model.horizon or 0
+    config.model.history, config.model.horizon = "repackage", None
+    return None
+
+
+def _without_dense_kernel(config: Config) -> str | None:
+    """Two groups of equal width instead, as wide as the number of parameters allows."""
+    if config.model.groups:
+        return "the recipe has groups already"
+    hidden, channels = config.model.hidden_size, config.model.embedding_size or 1
+    taps = config.model.kernel_size or 2
+    size = taps * hidden * (hidden + channels)  # of the dense kernel, a gate
+    width = 1
+    while _grouped(width + 1, channels, taps) <= size:
+        width += 1
+    config.model.groups, config.model.hidden_size = [width, width], 2 * width
+    return None
+
+
+def _grouped(width: int, channels: int, taps: int) -> int:
+    """Weights a gate of two groups: the input and the first group's present enter once, the own past by other taps."""
+    return width * channels + width * width + 2 * (taps - 1) * width * width
+
+
+def _injected_every(layers: int) -> Callable[[Config], str | None]:
+    def change(config: Config) -> str | None:
+        if config.model.num_layers <= layers:
+            return f"the recipe has only {config.model.num_layers} layers"
+        config.model.inject_every = layers
+        return None
+
+    return change
+
+
+ABLATIONS = [
+    Ablation("full", "the recipe as it is", 56.97, lambda config: None),
+    Ablation("no-hidden-dropout", "without hidden dropout", 64.69, _without("hidden_dropout")),
+    Ablation("no-weight-dropout", "without weight dropout", 63.82, _without("weight_dropout")),
+    Ablation("no-aux", "without auxiliary losses", 57.99, _without("aux_every", "aux_weight")),
+    Ablation("no-parallelism", "without long-sequence parallelism", 57.35, _without_parallelism),
+    Ablation("no-dense-kernel", "mixed-group kernel of equal size", 59.18, _without_dense_kernel),
+    Ablation("inject-2", "input injected every 2 layers", 57.44, _injected_every(2)),
+    Ablation("inject-5", "input injected every 5 layers", 59.75, _injected_every(5)),
+    Ablation("inject-10", "input injected every 10 layers", 60.70, _injected_every(10)),
+    Ablation("inject-20", "input injected every 20 layers", 74.91, _injected_every(20)),
+]
+
+
+def variant(config: Config, ablation: Ablation) -> tuple[Config, str | None]:
+    """The configuration of an ablation, and why it cannot be made, if it cannot."""
+    changed = deepcopy(config)
+    changed.about.title = f"{config.about.title}, {ablation.title}"
+    return changed, ablation.change(changed)

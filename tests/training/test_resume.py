@@ -1,0 +1,179 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from tiny import tiny_config, tiny_sequences, tiny_text
+from trellisnet.training import fit, tasks
+from trellisnet.training.checkpoints import DamagedError, saved_steps
+from trellisnet.training.loop import Interrupted, Trainer
+from trellisnet.training.progress import Progress
+
+DROPOUTS = {"hidden_dropout": 0.3, "weight_dropout": 0.3, "output_dropout": 0.2}
+EXPERIMENTS = {
+    "text, carried": (tiny_text, {**DROPOUTS}, {}),
+    "text, repackaged, averaged": (
+        tiny_text,
+        {**DROPOUTS, "history": "repackage", "weight_norm": True, "aux_every": 2, "alpha": 1.0, "beta": 1.0},
+        {"optimiser": "sgd", "momentum": 0.5, "schedule": "plateau", "patience": 1, "average": True, "epochs": 4},
+    ),
+    "text, discarded, accumulated": (
+        tiny_text,
+        {**DROPOUTS, "history": "discard", "horizon": 3, "head": "mos", "experts": 2},
+        {"accumulate": 2, "clip": 0.1, "schedule": "one-cycle", "warmup": 0.2, "optimiser": "adamw"},
+    ),
+    "ragged sequences": (
+        lambda: tiny_sequences(ragged=True),
+        {**DROPOUTS, "embedding_size": None, "input_dropout": 0.1},
+        {"schedule": "steps", "decay_after": [1], "depths": [(1, 2)], "weight_decay": 0.1},
+    ),
+}
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch):
+    torch.set_default_dtype(torch.float32)
+    monkeypatch.setattr(Progress, "say", lambda self, text: self.log(text))
+
+
+@pytest.fixture(params=EXPERIMENTS)
+def experiment(request, monkeypatch):
+    data, model, training = EXPERIMENTS[request.param]
+    monkeypatch.setattr(tasks, "load", lambda name, **options: data())
+    return tiny_config(model, **training)
+
+
+class Killed(BaseException):
+    pass
+
+
+def weights(folder):
+    return {name: load_file(folder / name / "model.safetensors") for name in ("best", "last")}
+
+
+def assert_equal_runs(a, b):
+    assert (a / "metrics.jsonl").read_text() == (b / "metrics.jsonl").read_text()
+    for name, tensors in weights(a).items():
+        for key, tensor in tensors.items():
+            assert torch.equal(tensor, weights(b)[name][key]), (name, key)
+
+
+@pytest.mark.parametrize("save_minutes", [0.0, 10.0])
+def test_a_run_that_was_killed_ends_as_if_it_had_not_been(experiment, tmp_path, monkeypatch, save_minutes):
+    experiment.training.save_minutes = save_minutes
+    fit.train_new(experiment, "whole", tmp_path / "whole").release()
+    steps = [5, 14, 23, 24, 25, 31]
+
+    def killed_at(step):
+        advance = Progress.advance
+
+        def advance_or_die(self, at, *args):
+            advance(self, at, *args)
+            if at == step:
+                raise Killed
+
+        return advance_or_die
+
+    for turn, step in enumerate(steps):
+        with monkeypatch.context() as patch:
+            patch.setattr(Progress, "advance", killed_at(step))
+            try:
+                if turn == 0:
+                    fit.train_new(experiment, "killed", tmp_path / "killed").release()
+                else:
+                    fit.resume(tmp_path / "killed").release()
+            except Killed:
+                _free(tmp_path / "killed")
+    fit.resume(tmp_path / "killed").release()
+    assert_equal_runs(tmp_path / "whole", tmp_path / "killed")
+
+
+def _free(folder):
+    """What the end of a process does to its lock."""
+    (folder / ".lock").unlink(missing_ok=True)
+
+
+def test_a_signal_saves_and_stops(tmp_path, monkeypatch):
+    monkeypatch.setattr(tasks, "load", lambda name, **options: tiny_text())
+    config = tiny_config(DROPOUTS)
+    fit.train_new(config, "whole", tmp_path / "whole").release()
+    step = Trainer._step
+
+    def step_and_signal(self, *args):
+        if self.step == 7:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return step(self, *args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "_step", step_and_signal)
+        with pytest.raises(Interrupted):
+            fit.train_new(config, "stopped", tmp_path / "stopped")
+    assert saved_steps(tmp_path / "stopped" / "checkpoints") == [8]
+    assert "train --resume" in (tmp_path / "stopped" / "log.txt").read_text()
+    _free(tmp_path / "stopped")
+    fit.resume(tmp_path / "stopped").release()
+    assert_equal_runs(tmp_path / "whole", tmp_path / "stopped")
+
+
+def test_a_damaged_checkpoint_is_passed_over(tmp_path, monkeypatch):
+    monkeypatch.setattr(tasks, "load", lambda name, **options: tiny_text())
+    config = tiny_config(DROPOUTS)
+    fit.train_new(config, "whole", tmp_path / "whole").release()
+    fit.train_new(config, "damaged", tmp_path / "damaged").release()
+    last, before = (
+        (tmp_path / "damaged" / "checkpoints").glob("*.safetensors"),
+        saved_steps(tmp_path / "damaged" / "checkpoints"),
+    )
+    assert len(list(last)) == 2
+    path = tmp_path / "damaged" / "checkpoints" / f"step-{before[-1]}.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-5] ^= 1
+    path.write_bytes(content)
+    fit.resume(tmp_path / "damaged").release()
+    assert "is damaged" in (tmp_path / "damaged" / "log.txt").read_text()
+    assert_equal_runs(tmp_path / "whole", tmp_path / "damaged")
+    for path in (tmp_path / "damaged" / "checkpoints").glob("*.json"):
+        path.write_text("{")
+    with pytest.raises(DamagedError, match="all checkpoints in .* are damaged"):
+        fit.resume(tmp_path / "damaged")
+
+
+KILLS = int(os.environ.get("TRELLISNET_KILLS", "3"))
+
+
+def test_kill_minus_nine_at_random_moments(tmp_path):
+    """Real processes; `TRELLISNET_KILLS=20` for more of them."""
+    text = tmp_path / "text.txt"
+    text.write_text("".join(f"line {i * i % 97} of {i % 13}\n" for i in range(1500)))
+    flags = ["--data.options.path", str(text), "--model.hidden_size", "16", "--model.num_layers", "3"]
+    flags += ["--model.embedding_size", "8", "--training.epochs", "3", "--training.save_minutes", "0.0005"]
+    flags += ["--training.steps", "20", "--training.sample", "0", "--training.batch_size", "8"]
+    trellisnet = [sys.executable, "-m", "trellisnet", "train"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    run = subprocess.run
+    started = time.monotonic()
+    run([*trellisnet, "my-text", *flags, "--run", str(whole)], check=True, env=environment, capture_output=True)
+    duration = time.monotonic() - started
+    generator = torch.Generator().manual_seed(KILLS)
+    for turn in range(KILLS):
+        command = ["--resume", str(killed)] if (killed / "config.yaml").exists() else ["my-text", *flags]
+        if "my-text" in command:
+            command += ["--run", str(killed)]
+        process = subprocess.Popen([*trellisnet, *command], env=environment, stderr=subprocess.PIPE)
+        try:
+            process.wait(timeout=duration * (0.3 + 0.6 * torch.rand((), generator=generator).item()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+        process.wait()
+        process.stderr.close()
+        assert turn >= 0
+    run([*trellisnet, "--resume", str(killed)], check=True, env=environment, capture_output=True)
+    assert_equal_runs(whole, killed)
+    assert Path(killed / "report.html").exists()

@@ -1,0 +1,56 @@
+"""Experiments that take a second."""
+
+import numpy as np
+
+from trellisnet.data import SequenceData, TextData
+from trellisnet.data.batches import Items
+from trellisnet.training.config import Config, DataConfig, ModelConfig, TrainingConfig
+from trellisnet.vocabulary import Vocabulary
+
+
+class TinyItems(Items):
+    def __init__(self, inputs, targets, lengths=None):
+        self.inputs, self.targets, self.lengths = inputs, targets, lengths
+
+    def __len__(self):
+        return len(self.inputs)
+
+    def take(self, indices, steps=None):
+        return self.inputs[indices, :steps], self.targets[indices]
+
+
+def tiny_text(kind="characters", tokens=400, words=7):
+    generator = np.random.default_rng(0)
+    ids = np.cumsum(generator.integers(1, 3, tokens)).astype(np.uint8) % words
+    splits = {"train": ids, "valid": ids[:120], "test": ids[100:250]}
+    names = list("abcdefghijklmnopqrstuvwxyz"[:words]) if kind == "characters" else [f"w{i}" for i in range(words)]
+    return TextData("tiny", Vocabulary(names, kind), splits)
+
+
+def tiny_sequences(task="classification", items=48, steps=9, channels=2, ragged=False):
+    generator = np.random.default_rng(0)
+    x = generator.standard_normal((items, steps, channels)).astype(np.float32)
+    lengths = generator.integers(2, steps + 1, items) if ragged else None
+    if task == "tokens":
+        x = generator.integers(0, 5, (items, steps))
+        targets = np.roll(x, 1, axis=1)
+        sizes = 5, 5
+    elif task == "classification":
+        targets = (x[:, 0, 0] > 0).astype(np.int64)
+        sizes = channels, 2
+    else:
+        targets = x[:, :1, 0].copy()
+        sizes = channels, 1
+    parts = {"train": slice(0, items), "valid": slice(0, items // 3), "test": slice(items // 3, items // 2)}
+    splits = {
+        name: TinyItems(x[part], targets[part], None if lengths is None else lengths[part])
+        for name, part in parts.items()
+    }
+    return SequenceData("tiny", task, *sizes, splits)
+
+
+def tiny_config(model=None, **training):
+    options = {"epochs": 2, "batch_size": 4, "steps": 6, "log_every": 3, "sample": 5, "learning_rate": 0.01}
+    options |= {"evaluation_batch": 4, **training}
+    sizes = {"embedding_size": 4, "hidden_size": 6, "num_layers": 3, **(model or {})}
+    return Config(data=DataConfig("tiny"), model=ModelConfig(**sizes), training=TrainingConfig(**options))
