@@ -11,8 +11,8 @@ lint: .venv/installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-demo: .venv/installed  ## train a small character model on Python's own library and let it write
-	$(BIN)/python examples/demo.py
+demo: .venv/installed  ## train a small character model on Python's own library, and write a report
+	$(BIN)/trellisnet train demo
 
 bench: .venv/installed  ## speed, memory and streaming as ratios, in benchmarks/results.json
 	$(BIN)/python benchmarks/run.py

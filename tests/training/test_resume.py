@@ -140,7 +140,7 @@ def test_a_damaged_checkpoint_is_passed_over(tmp_path, monkeypatch):
     assert_equal_runs(tmp_path / "whole", tmp_path / "damaged")
     for path in (tmp_path / "damaged" / "checkpoints").glob("*.json"):
         path.write_text("{")
-    with pytest.raises(DamagedError, match="all checkpoints in .* are damaged"):
+    with pytest.raises(DamagedError, match=r"all checkpoints in .* are damaged"):
         fit.resume(tmp_path / "damaged")
 
 
@@ -159,13 +159,13 @@ def test_kill_minus_nine_at_random_moments(tmp_path):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     run = subprocess.run
     started = time.monotonic()
-    run([*trellisnet, "my-text", *flags, "--run", str(whole)], check=True, env=environment, capture_output=True)
+    run([*trellisnet, "my-text", *flags, "--to", str(whole)], check=True, env=environment, capture_output=True)
     duration = time.monotonic() - started
     generator = torch.Generator().manual_seed(KILLS)
     for turn in range(KILLS):
         command = ["--resume", str(killed)] if (killed / "config.yaml").exists() else ["my-text", *flags]
         if "my-text" in command:
-            command += ["--run", str(killed)]
+            command += ["--to", str(killed)]
         process = subprocess.Popen([*trellisnet, *command], env=environment, stderr=subprocess.PIPE)
         try:
             process.wait(timeout=duration * (0.3 + 0.6 * torch.rand((), generator=generator).item()))

@@ -13,7 +13,7 @@ from trellisnet.training.recipes import suggestion
 
 def ablate(
     recipe: str | None = None,
-    run: str | None = None,
+    to: str | None = None,
     only: list[str] = [],  # noqa: B006
     about: About = About(),  # noqa: B008
     data: DataConfig = DataConfig(),  # noqa: B008
@@ -26,7 +26,7 @@ def ablate(
 
     Args:
         recipe: a recipe's name, or the path of a YAML file like them.
-        run: folder for the runs; default `runs/ablate-RECIPE`.
+        to: folder for the runs; default `runs/ablate-RECIPE`.
         only: names of some of the ablations: full, no-hidden-dropout, no-weight-dropout, no-aux, no-parallelism,
             no-dense-kernel, inject-2, inject-5, inject-10, inject-20.
         about: what the experiment is.
@@ -44,7 +44,7 @@ def ablate(
     for name in only:
         if name not in names:
             raise ValueError(f"--only must name ablations, got {name!r}{suggestion(name, names)}")
-    folder = Path("runs") / f"ablate-{Path(recipe).stem}" if run is None else Path(run)
+    folder = Path("runs") / f"ablate-{Path(recipe).stem}" if to is None else Path(to)
     config = Config(about, data, model, training)
     skipped: dict[str, str] = {}
     for ablation in ABLATIONS:

@@ -12,7 +12,7 @@ from trellisnet.training.recipes import load_recipe, merged, suggestion
 def train(
     recipe: str | None = None,
     resume: str | None = None,
-    run: str | None = None,
+    to: str | None = None,
     about: About = About(),  # noqa: B008
     data: DataConfig = DataConfig(),  # noqa: B008
     model: ModelConfig = ModelConfig(),  # noqa: B008
@@ -26,7 +26,7 @@ def train(
     Args:
         recipe: a recipe's name (see `trellisnet recipes`), or the path of a YAML file like them.
         resume: the folder of a run, to go on exactly where it was interrupted.
-        run: folder for the new run; default the next free `runs/RECIPE-N`.
+        to: folder for the new run; default the next free `runs/RECIPE-N`.
         about: what the experiment is.
         data: what is learned from.
         model: what learns.
@@ -42,7 +42,7 @@ def train(
         else:
             assert recipe is not None
             name = Path(recipe).stem
-            train_new(Config(about, data, model, training), name, None if run is None else Path(run))
+            train_new(Config(about, data, model, training), name, None if to is None else Path(to))
     except Interrupted:
         return 130
     return 0

@@ -99,6 +99,8 @@ class Kernel(nn.Module, ABC):
         with torch.no_grad():
             if parametrize.is_parametrized(self, name):
                 setattr(self, name, value)
+                lengths = self.get_parameter(f"parametrizations.{name}.original0")
+                lengths.data = lengths.data.flatten().view(lengths.shape)  # strides as those of its gradient, for DDP
             else:
                 getattr(self, name).copy_(value)
 

@@ -76,6 +76,7 @@ def _fit(run: Run, task: Task, team: Workers, go_on: bool) -> Result:
             ) from error
         if team.first:
             _conclude(run, task, result, progress)
+        team.wait()  # who leaves earlier would break the connection of those who still work
     return result
 
 
@@ -84,7 +85,10 @@ def _conclude(run: Run, task: Task, result: Result, progress: Progress) -> None:
     from trellisnet.training.report import write_report  # noqa: PLC0415
     from trellisnet.training.samples import describe_model  # noqa: PLC0415
 
-    run.write_json("result.json", {"metrics": result.metrics, "protocol": task.protocol(), **describe_model(task)})
+    described = describe_model(task)
+    run.write_json("result.json", {"metrics": result.metrics, "protocol": task.protocol(), **described})
+    for sample in described.get("samples", []):
+        progress.say(f"a sample of its writing:\n\n{sample['prompt']}{sample['text']}\n")
     for split, metrics in result.metrics.items():
         told = ", ".join(f"{name} {value:.4f}" for name, value in metrics.items())
         progress.say(f"best model, {split}: {told} ({task.protocol()})")

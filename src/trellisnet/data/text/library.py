@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from trellisnet.core.checks import positive_int
 from trellisnet.data.text.characters import CharacterNumbers
 from trellisnet.data.text.data import TextData
 from trellisnet.data.text.parts import Part
@@ -27,7 +28,7 @@ class AsciiCharacters(CharacterNumbers):
         return np.where(printable, codes, np.uint32(ord("?"))).astype(np.uint32)
 
 
-def load_library(folder: str | Path | None = None) -> TextData:
+def load_library(folder: str | Path | None = None, characters: int | None = None) -> TextData:
     """The source of the standard library's top-level modules as characters.
 
     A module's split depends on its name alone, so that it is the same in every version of Python; the text itself is
@@ -35,6 +36,7 @@ def load_library(folder: str | Path | None = None) -> TextData:
 
     Args:
         folder: where the modules are; default those of the running Python.
+        characters: only the first so many for training; default all, some millions.
     """
     modules = Path(sysconfig.get_paths()["stdlib"] if folder is None else folder)
     splits: dict[str, list[Part]] = {"train": [], "valid": [], "test": []}
@@ -42,6 +44,8 @@ def load_library(folder: str | Path | None = None) -> TextData:
         if not file.name.startswith("_sysconfigdata"):  # made when Python is built, different on every machine
             splits[_split_of(file.stem)].append(Part(file))
     vocabulary, ids = tokenise("python-library", splits, "ascii", AsciiCharacters, add_unknown=False)
+    if characters is not None:
+        ids = {**ids, "train": ids["train"][: positive_int("characters", characters)]}
     return TextData("python-library", vocabulary, ids, "Python's own library; differs from version to version")
 
 

@@ -1,0 +1,123 @@
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+from filelock import FileLock
+
+from trellisnet import __version__
+from trellisnet.cli import COMMANDS, main
+from trellisnet.training.config import Config
+from trellisnet.training.runs import Run
+
+TRELLISNET = [sys.executable, "-m", "trellisnet"]
+
+
+def call(*arguments, **options):
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [*TRELLISNET, *arguments]
+    return subprocess.run(command, check=False, capture_output=True, text=True, env=environment, **options)
+
+
+def test_help_names_every_command(capsys):
+    assert main(["--help"]) == 0
+    out = capsys.readouterr().out
+    for command in COMMANDS:
+        assert re.search(rf"^  {command} ", out, re.M)
+    assert main([]) == 0
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.endswith(f"{__version__}\n")
+
+
+def test_help_does_not_import_torch():
+    code = "import sys; from trellisnet.cli import main; main(['--help']); sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False, capture_output=True).returncode == 0
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself(command, capsys):
+    with pytest.raises(SystemExit) as exit_:
+        main([command, "--help"])
+    assert exit_.value.code == 0
+    out = capsys.readouterr().out
+    assert out.startswith(f"usage: trellisnet {command}")
+    assert "Args:" not in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["trian"], "unknown command 'trian', did you mean 'train'?"),
+        (["train"], "a recipe is needed first"),
+        (["train", "word-ptp"], "unknown recipe 'word-ptp', did you mean 'word-ptb'?"),
+        (["train", "demo", "--model.hiden_size", "3"], "unknown flag --model.hiden_size, did you mean"),
+        (["train", "demo", "--model.hidden_size", "wide"], "model.hidden_size"),
+        (["train", "demo", "--training.optimiser", "adagrad"], "training.optimiser"),
+        (["train", "demo", "--training.momentum", "0.9"], "training.momentum belongs to training.optimiser=sgd"),
+        (["train", "demo", "--training.device", "warp"], "training.device 'warp' cannot be used"),
+        (["train", "--resume", "nowhere"], "nowhere is not a run"),
+        (["train", "--resume", "nowhere", "--training.epochs", "3"], "--training.epochs cannot be changed"),
+        (["train", "demo", "--data.options.speed", "3"], "'python-library' must be one of"),
+        (["train", "my-text"], "path"),
+        (["train", "my-text", "--data.options.path", "nowhere.txt"], "nowhere.txt"),
+        (["evaluate"], "run is needed first"),
+        (["evaluate", "nowhere"], "nowhere is not a run"),
+        (["generate", "nowhere"], "config.json not found"),
+        (["import-authors", "nowhere.pkl", "--to", "model"], "nowhere.pkl"),
+        (["ablate", "demo", "--only", "[no-nothing]"], "--only must name ablations, got 'no-nothing'"),
+    ],
+)
+def test_mistakes_take_one_line_and_exit_code_2(arguments, message, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("trellisnet: ")
+    assert error.count("\n") == 1
+    assert message in error
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_debug_shows_the_traceback(tmp_path):
+    done = call("train", "--resume", str(tmp_path), "--debug")
+    assert "Traceback" in done.stderr
+    assert "Traceback" not in call("train", "--resume", str(tmp_path)).stderr
+
+
+def test_from_training_to_writing(tmp_path):
+    """The way of a user with a text of their own."""
+    text = tmp_path / "text.txt"
+    text.write_text("".join(f"line {i * i % 97} of {i % 13}\n" for i in range(800)))
+    flags = ["--data.options.path", str(text), "--model.hidden_size", "16", "--model.num_layers", "3"]
+    flags += ["--model.embedding_size", "8", "--training.epochs", "2", "--training.sample", "20"]
+    done = call("train", "my-text", *flags, "--training.steps", "20", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    run = tmp_path / "runs" / "my-text-1"
+    for name in ("config.yaml", "metrics.jsonl", "log.txt", "environment.json", "result.json", "report.html"):
+        assert (run / name).stat().st_size
+    told = re.search(r"best model, test: .*bits (\d+\.\d+)", done.stderr)
+    judged = call("evaluate", str(run))
+    assert f"bits {told[1]}" in judged.stdout
+    assert "exact streaming" in judged.stdout
+    windows = call("evaluate", str(run), "--evaluation", "windows")
+    assert "the authors' way" in windows.stdout
+    adapted = call("evaluate", str(run), "--cache_size", "50", "--dynamic_rate", "0.001", "--limit", "80")
+    assert "continuous cache (size 50" in adapted.stdout
+    assert "dynamic evaluation" in adapted.stdout
+    wrote = call("generate", str(run), "--prompt", "line ", "--tokens", "30", "--seed", "1")
+    assert wrote.stdout.startswith("line ")
+    assert wrote.stdout == call("generate", str(run), "--prompt", "line ", "--tokens", "30", "--seed", "1").stdout
+    again = call("train", "my-text", *flags, "--to", str(run))
+    assert again.returncode == 2
+    assert "is in use" in again.stderr
+    compared = call("compare", str(run))
+    assert "my-text-1" in compared.stdout
+
+
+def test_two_programs_do_not_share_a_run(tmp_path):
+    run = Run.create(Config(), "x", tmp_path / "run")
+    run.release()
+    with FileLock(run.folder / ".lock"):
+        done = call("train", "--resume", str(run.folder))
+    assert done.returncode == 2
+    assert "is in use by another process" in done.stderr

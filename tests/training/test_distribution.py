@@ -1,0 +1,77 @@
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from torch import distributed
+
+SEQUENCES = [
+    "adding",
+    "--data.options.steps",
+    "30",
+    "--data.options.train_items",
+    "200",
+    "--data.options.test_items",
+    "21",
+]
+SEQUENCES += ["--model.num_layers", "5", "--model.dilation", "[1,2,4,8,16]", "--model.hidden_size", "12"]
+WORDS = ["my-text", "--data.options.kind", "words", "--model.hidden_size", "16", "--model.embedding_size", "8"]
+WORDS += ["--model.num_layers", "4", "--model.hidden_dropout", "0", "--model.output_dropout", "0"]
+COMMON = ["--training.epochs", "2", "--training.log_every", "1", "--training.sample", "0", "--training.batch_size", "8"]
+COMMON += ["--training.steps", "10", "--training.evaluation_batch", "6", "--training.save_minutes", "0"]
+
+
+def train(processes, arguments, cwd):
+    start = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(processes), "-m"]
+    command = [sys.executable, *(start if processes > 1 else ["-m"]), "trellisnet", "train", *arguments]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment, cwd=cwd)
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+def metrics(run):
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.skipif(not distributed.is_available(), reason="this torch has no distributed package")
+@pytest.mark.parametrize("task", [WORDS, SEQUENCES], ids=["words", "sequences"])
+def test_two_processes_learn_as_one(task, tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("".join(f"a line of {i * i % 17} words and {i % 5}\n" for i in range(400)))
+    path = ["--data.options.path", str(text)] if task is WORDS else []
+    for processes in (1, 2):
+        train(processes, [*task, *path, *COMMON, "--to", str(tmp_path / str(processes))], tmp_path)
+    one, two = metrics(tmp_path / "1"), metrics(tmp_path / "2")
+    assert len(one) == len(two) >= 50
+    for a, b in zip(one, two, strict=True):
+        assert a.keys() == b.keys()
+        for name in ("loss", "learning_rate"):
+            if name in a:
+                assert a[name] == pytest.approx(b[name], abs=1e-5)
+        for name, value in a.get("valid", {}).items():
+            assert value == pytest.approx(b["valid"][name], abs=1e-4)
+
+
+@pytest.mark.skipif(not distributed.is_available(), reason="this torch has no distributed package")
+def test_two_processes_resume_bit_by_bit(tmp_path):
+    """With dropout, whose masks are each process's own, and carried history."""
+    text = tmp_path / "text.txt"
+    text.write_text("".join(f"a line of {i * i % 17} words and {i % 5}\n" for i in range(300)))
+    task = [*WORDS, "--data.options.path", str(text), *COMMON, "--model.hidden_dropout", "0.3"]
+    train(2, [*task, "--to", str(tmp_path / "whole")], tmp_path)
+    train(2, [*task, "--to", str(tmp_path / "cut")], tmp_path)
+    checkpoints = sorted((tmp_path / "cut" / "checkpoints").glob("*.json"), key=lambda path: int(path.stem[5:]))
+    checkpoints[-1].unlink()  # as if it had been stopped before the last was written
+    for name in ("result.json", "report.html", "last/model.safetensors"):
+        (tmp_path / "cut" / name).unlink()
+    assert "goes on from step" in train(2, ["--resume", str(tmp_path / "cut")], tmp_path)
+    assert metrics(tmp_path / "whole") == metrics(tmp_path / "cut")
+    files = [(tmp_path / name / "last" / "model.safetensors").read_bytes() for name in ("whole", "cut")]
+    assert files[0] == files[1]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "trellisnet", "train", "--resume", str(tmp_path / "cut")]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
+    assert done.returncode == 2
+    assert "was trained by 2 processes and must go on with as many, got 1" in done.stderr

@@ -1,0 +1,147 @@
+import json
+
+import pytest
+import torch
+
+from reference import assert_close
+from tiny import tiny_config, tiny_sequences, tiny_text
+from trellisnet.training import fit, tasks
+from trellisnet.training.loop import NotANumberError, Trainer
+from trellisnet.training.progress import Progress
+
+
+@pytest.fixture(autouse=True)
+def _quiet(monkeypatch):
+    torch.set_default_dtype(torch.float32)
+    monkeypatch.setattr(Progress, "say", lambda self, text: self.log(text))
+
+
+def run(data, config, folder, monkeypatch):
+    monkeypatch.setattr(tasks, "load", lambda name, **options: data)
+    done = fit.train_new(config, "run", folder)
+    done.release()
+    return done
+
+
+@pytest.mark.parametrize("task", ["classification", "regression", "tokens"])
+def test_every_task_learns(task, tmp_path, monkeypatch):
+    model = {"hidden_size": 16, "embedding_size": 5 if task == "tokens" else None}
+    config = tiny_config(model, epochs=30, learning_rate=0.02, batch_size=8)
+    done = run(tiny_sequences(task), config, tmp_path / "run", monkeypatch)
+    values = [entry["valid"] for entry in done.metrics() if "valid" in entry]
+    if task == "regression":
+        assert values[-1]["mse"] < 0.2 * values[0]["mse"]
+    else:
+        assert values[-1]["accuracy"] > 0.8
+    result = json.loads((done.folder / "result.json").read_text())
+    assert set(result["metrics"]) == {"valid", "test"}
+    assert result["parameters"] > 0
+
+
+def test_a_language_model_learns_and_writes(tmp_path, monkeypatch):
+    config = tiny_config({"hidden_size": 16}, epochs=8, learning_rate=0.02)
+    done = run(tiny_text(), config, tmp_path / "run", monkeypatch)
+    values = [entry["valid"]["bits"] for entry in done.metrics() if "valid" in entry]
+    assert values[-1] < 0.6 * values[0]
+    (sample,) = json.loads((done.folder / "result.json").read_text())["samples"]
+    assert len(sample["text"]) == 5
+
+
+def test_parts_of_a_batch_add_up_to_it(tmp_path, monkeypatch):
+    """Without dropout, accumulation changes nothing but memory."""
+    losses = {}
+    for parts in (1, 2, 4):
+        config = tiny_config(accumulate=parts, log_every=1, clip=0.5)
+        done = run(tiny_text(), config, tmp_path / str(parts), monkeypatch)
+        losses[parts] = torch.tensor([entry["loss"] for entry in done.metrics() if "loss" in entry])
+    assert_close(losses[1], losses[2], 1e-5)
+    assert_close(losses[1], losses[4], 1e-5)
+
+
+def test_depth_grows_by_schedule(tmp_path, monkeypatch):
+    depths = []
+    loss = tasks.LanguageTask.loss
+
+    def recorded(self, model, batch, carried, depth):
+        depths.append(depth)
+        return loss(self, model, batch, carried, depth)
+
+    monkeypatch.setattr(tasks.LanguageTask, "loss", recorded)
+    run(tiny_text(), tiny_config(epochs=3, depths=[(1, 1), (2, 2)]), tmp_path / "run", monkeypatch)
+    epoch = len(depths) // 3
+    assert depths == [1] * epoch + [2] * epoch + [None] * epoch
+
+
+def test_the_best_model_is_kept(tmp_path, monkeypatch):
+    config = tiny_config(epochs=6, learning_rate=0.3, optimiser="sgd", stop_early=2)
+    done = run(tiny_text(), config, tmp_path / "run", monkeypatch)
+    entries = done.metrics()
+    values = [entry["valid"]["bits"] for entry in entries if "valid" in entry]
+    assert entries[-1]["best"]["valid"]["bits"] == pytest.approx(min(values), abs=1e-6)
+
+
+def test_early_stop(tmp_path, monkeypatch):
+    values = iter([3.0, 2.0, 2.5, 2.6, 2.7, 2.8, 1.0])
+    monkeypatch.setattr(tasks.LanguageTask, "metrics", lambda self, sums: {"bits": next(values, 9.0)})
+    done = run(tiny_text(), tiny_config(epochs=10, stop_early=2), tmp_path / "run", monkeypatch)
+    assert sum("valid" in entry for entry in done.metrics()) == 4
+    assert "stopped early" in (done.folder / "log.txt").read_text()
+
+
+def break_step(monkeypatch, at):
+    loss = tasks.LanguageTask.loss
+    calls = []
+
+    def broken(self, *args):
+        calls.append(1)
+        value, parts, carried = loss(self, *args)
+        return (value * torch.nan if len(calls) == at else value), parts, carried
+
+    monkeypatch.setattr(tasks.LanguageTask, "loss", broken)
+
+
+def test_a_loss_that_is_no_number_stops_the_run(tmp_path, monkeypatch):
+    break_step(monkeypatch, 5)
+    with pytest.raises(
+        NotANumberError, match=r"the loss is nan at step 5 of epoch 1, learning rate 0.01; the last good"
+    ):
+        run(tiny_text(), tiny_config(), tmp_path / "run", monkeypatch)
+
+
+def test_or_the_step_is_skipped(tmp_path, monkeypatch):
+    break_step(monkeypatch, 5)
+    done = run(tiny_text(), tiny_config(on_nan="skip"), tmp_path / "run", monkeypatch)
+    assert "step skipped" in (done.folder / "log.txt").read_text()
+    last = [entry["valid"]["bits"] for entry in done.metrics() if "valid" in entry][-1]
+    assert last == last
+
+
+def test_out_of_memory_says_what_to_try(tmp_path, monkeypatch):
+    def full(self, *args):
+        raise torch.OutOfMemoryError("full")
+
+    monkeypatch.setattr(Trainer, "_step", full)
+    with pytest.raises(MemoryError, match=r"training.batch_size=4 and training.steps=6: try --model.memory recompute"):
+        run(tiny_text(), tiny_config(), tmp_path / "run", monkeypatch)
+
+
+def test_averaging_starts_when_validation_stalls(tmp_path, monkeypatch):
+    values = iter([3.0, 2.0, 2.5, 1.0, 1.0])
+    monkeypatch.setattr(tasks.LanguageTask, "metrics", lambda self, sums: {"bits": next(values, 9.0)})
+    done = run(tiny_text(), tiny_config(epochs=5, average=True, patience=1), tmp_path / "run", monkeypatch)
+    assert "averaging weights from epoch 4 on" in (done.folder / "log.txt").read_text()
+
+
+def test_windows_are_the_authors_way(tmp_path, monkeypatch):
+    values = {}
+    for evaluation in ("streaming", "windows"):
+        config = tiny_config({"history": "repackage"}, evaluation=evaluation)
+        done = run(tiny_text(), config, tmp_path / evaluation, monkeypatch)
+        values[evaluation] = json.loads((done.folder / "result.json").read_text())
+    assert "windows of 6 in 4 columns, repackaged history" in values["windows"]["protocol"]
+    assert values["windows"]["metrics"]["test"]["bits"] != values["streaming"]["metrics"]["test"]["bits"]
+
+
+def test_mixed_precision_runs(tmp_path, monkeypatch):
+    done = run(tiny_text(), tiny_config(precision="bfloat16"), tmp_path / "run", monkeypatch)
+    assert (done.folder / "report.html").exists()

@@ -1,0 +1,152 @@
+import pytest
+import torch
+
+from tiny import tiny_sequences, tiny_text
+from trellisnet import TrellisLM
+from trellisnet.cli import parse
+from trellisnet.commands.train import prepare, train
+from trellisnet.data import DATASETS
+from trellisnet.training import fit, tasks
+from trellisnet.training.checks import check_config
+from trellisnet.training.config import Config
+from trellisnet.training.loop import Trainer
+from trellisnet.training.recipes import load_recipe, merged, recipe_names
+from trellisnet.training.tasks import make_task
+
+PAPER = ["char-ptb", "perm-mnist", "seq-cifar10", "seq-mnist", "wikitext-103"]
+PAPER += ["word-ptb", "word-ptb-large", "word-ptb-mos", "word-ptb-mos-large"]
+SMALL = ["adding", "char-ptb-small", "copy-memory", "demo", "perm-mnist-small", "word-ptb-small"]
+TEMPLATES = ["my-labels", "my-series", "my-text"]
+
+
+def config_of(name, *flags):
+    values = parse("train", train, [name, *flags], prepare)
+    return Config(values["about"], values["data"], values["model"], values["training"])
+
+
+def test_all_recipes_are_there():
+    assert recipe_names() == sorted(PAPER + SMALL + TEMPLATES)
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_the_papers_results_are_told(name):
+    about = load_recipe(name)["about"]
+    assert about["paper_result"] > 0
+    assert about["metric"] in ("perplexity", "bits", "accuracy")
+
+
+SIZES = {"word-ptb": 24.18, "word-ptb-large": 33, "word-ptb-mos": 25.7, "word-ptb-mos-large": 34, "char-ptb": 13.45}
+
+
+@pytest.mark.parametrize("name", [*SIZES, "wikitext-103"])
+def test_the_papers_sizes_are_met(name):
+    words = {"char-ptb": 50, "wikitext-103": 267_735}.get(name, 10_000)
+    lm = TrellisLM(words, **config_of(name).model.chosen(), device="meta")
+    assert lm.num_parameters / 1e6 == pytest.approx(SIZES.get(name, 180), rel=0.02)
+
+
+def tiny_data(name, config):
+    if config.data.name in ("ptb-word", "ptb-char", "wikitext-103", "python-library", "text"):
+        return tiny_text("words" if "word" in name or "wiki" in name else "characters", tokens=4000, words=20)
+    task = {"my-series": "regression", "adding": "regression", "copy-memory": "tokens"}.get(name, "classification")
+    return tiny_sequences(task, items=300, steps=1020 if name == "copy-memory" else 40, channels=1)
+
+
+@pytest.mark.parametrize("name", PAPER + SMALL + TEMPLATES)
+def test_two_steps_of_every_recipe(name, tmp_path, monkeypatch):
+    """With its own options, but narrow, shallow, and on tiny data."""
+    torch.set_default_dtype(torch.float32)
+    config = config_of(name)
+    check_config(config)
+    model = config.model
+    assert not config.about.title.endswith(".")
+    model.embedding_size = model.embedding_size and 8
+    model.hidden_size, model.output_size = 12, model.output_size and 9
+    model.num_layers = min(model.num_layers, 4 if name != "copy-memory" else 10)
+    model.aux_every = model.aux_every and 2
+    config.training.batch_size = 4
+    data = tiny_data(name, config)
+    monkeypatch.setattr(tasks, "load", lambda *a, **k: data)
+
+    class TwoSteps(Exception):
+        pass
+
+    losses = []
+    step = Trainer._step
+
+    def counted(self, *args):
+        losses.append(step(self, *args))
+        if len(losses) == 2:
+            raise TwoSteps
+        return losses[-1]
+
+    monkeypatch.setattr(Trainer, "_step", counted)
+    with pytest.raises(TwoSteps):
+        fit.train_new(config, name, tmp_path / "run")
+    assert all(0 < loss < 1e4 for loss in losses)
+
+
+def test_the_datasets_of_the_recipes_exist():
+    for name in recipe_names():
+        assert load_recipe(name)["data"]["name"] in DATASETS
+
+
+def test_a_recipe_extends_another(tmp_path):
+    (tmp_path / "own.yaml").write_text("extends: word-ptb-mos\nmodel: {hidden_size: 500}\n")
+    own, base = load_recipe(str(tmp_path / "own.yaml")), load_recipe("word-ptb")
+    assert own["model"]["hidden_size"] == 500
+    assert own["model"]["head"] == "mos"
+    assert own["training"]["learning_rate"] == base["training"]["learning_rate"]
+    (tmp_path / "child.yaml").write_text("extends: own.yaml\n")
+    assert load_recipe(str(tmp_path / "child.yaml")) == own
+    assert config_of(str(tmp_path / "child.yaml")).model.hidden_size == 500
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("extends: bad.yaml", "extends itself"),
+        ("- a", "must be a mapping"),
+        ("a: [", "is not valid YAML"),
+        ("modle: {hidden_size: 3}", "unknown key modle.hidden_size"),
+        ("model: {hiden_size: 3}", "unknown key model.hiden_size, did you mean 'model.hidden_size'?"),
+        ("model: {hidden_size: many}", "hidden_size"),
+        ("model: 3", "unknown key 'model'"),
+    ],
+)
+def test_bad_recipes_are_named(tmp_path, text, message):
+    path = tmp_path / "bad.yaml"
+    path.write_text(text)
+    with pytest.raises(Exception, match=message.replace("?", r"\?")):
+        config_of(str(path))
+
+
+def test_merging_leaves_its_parts_alone():
+    base = {"a": {"b": 1}}
+    merged(base, {"a": {"b": 2}})
+    assert base == {"a": {"b": 1}}
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--training.batch_size", "7", "--training.accumulate", "2"], "training.batch_size must be a multiple"),
+        (["--training.decay_after", "[3]", "--training.schedule", "constant"], "training.decay_after belongs to"),
+        (["--training.momentum", "0.9"], "training.momentum belongs to training.optimiser=sgd"),
+        (["--training.warmup", "0"], "one-cycle needs training.warmup"),
+        (["--training.warmup", "1.5"], "training.warmup must be a share"),
+        (["--training.epochs", "0"], "training.epochs must be an integer >= 1, got 0"),
+        (["--training.clip", "-1"], "training.clip must be a number > 0"),
+        (["--training.decay", "1"], "training.decay must be a number > 1"),
+        (["--training.depths", "[[2,3],[1,4]]"], "training.depths must be"),
+    ],
+)
+def test_contradictions_are_named(flags, message):
+    with pytest.raises(ValueError, match=message):
+        check_config(config_of("demo", *flags))
+
+
+def test_models_say_what_they_do_not_take(monkeypatch):
+    monkeypatch.setattr(tasks, "load", lambda *a, **k: tiny_sequences())
+    with pytest.raises(TypeError, match="head is not an option of this model"):
+        make_task(config_of("seq-mnist", "--model.head", "mos"))
