@@ -139,6 +139,7 @@ def test_merging_leaves_its_parts_alone():
         (["--training.clip", "-1"], "training.clip must be a number > 0"),
         (["--training.decay", "1"], "training.decay must be a number > 1"),
         (["--training.depths", "[[2,3],[1,4]]"], "training.depths must be"),
+        (["--training.depths", "[[2,3]]"], "training.depths must end before the last"),
     ],
 )
 def test_contradictions_are_named(flags, message):

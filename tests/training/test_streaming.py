@@ -33,6 +33,15 @@ def test_processes_share_the_columns(text, processes):
     assert sum(part[0] for part in parts) == pytest.approx(nll, abs=1e-10)
 
 
+def test_any_depth_is_exact(text):
+    lm = TrellisLM(9, 6, 10, num_layers=4).eval()
+    ids = torch.from_numpy(text.astype(np.int64))[None]
+    for depth in (1, 7):
+        nll, _ = stream_columns(lm, text, 3, 10, Workers(), depth)
+        expected = lm.head.nll(lm.features(ids[:, :-1], depth=depth).output, ids[:, 1:].t()).sum().item()
+        assert nll == pytest.approx(expected, abs=1e-10)
+
+
 def test_a_text_of_two_tokens():
     lm = TrellisLM(9, 6, 10, num_layers=4)
     assert stream_columns(lm, np.array([1, 2], dtype=np.uint8), 4, 8, Workers())[1] == 1

@@ -145,7 +145,11 @@ class TrellisNet(nn.Module):
     @property
     def receptive_field(self) -> int:
         """How many steps of the input an output can depend on, its own step included."""
-        spans = self.history.spans(self.num_layers)
+        return self.receptive_field_at(None)
+
+    def receptive_field_at(self, depth: int | None) -> int:
+        """The receptive field of a call with a depth of its own."""
+        spans = self.history.spans(self.num_layers if depth is None else positive_int("depth", depth))
         if self.groups is None:
             return 1 + sum(spans)
         # the input enters group 1 at the newest tap only, and a layer spent on crossing to the next group looks no

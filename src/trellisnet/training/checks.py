@@ -31,6 +31,11 @@ def check_config(config: Config, processes: int = 1) -> None:
     untils = [until for until, _ in training.depths]
     if untils != sorted(set(untils)) or any(depth < 1 for _, depth in training.depths):
         raise ValueError(f"training.depths must be [epoch, depth] in rising order of epochs, got {training.depths}")
+    if untils and untils[-1] >= training.epochs:
+        raise ValueError(
+            f"training.depths must end before the last of training.epochs={training.epochs}, which is at the model's "
+            f"own depth, got {training.depths}"
+        )
 
 
 def _check_numbers(training: TrainingConfig) -> None:

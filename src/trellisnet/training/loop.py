@@ -70,8 +70,11 @@ class Trainer:
         model = self._parallel()
         with self._signals():
             while self.batches.epoch < self.config.epochs and not self._stalled_for_good():
+                depth = self._depth()
                 self._train_epoch(model)
-                self._after_epoch()
+                self._after_epoch(depth)
+                if self._depth() != depth:
+                    self.history = []  # what another depth reached is no measure for this one
                 self.save()
         return self._finish()
 
@@ -118,13 +121,13 @@ class Trainer:
         self.optimiser.step()
         return value
 
-    def _after_epoch(self) -> None:
-        """Evaluate, decay, keep the best."""
+    def _after_epoch(self, depth: int | None) -> None:
+        """Evaluate at the depth that was trained, decay, keep the best."""
         epoch = self.batches.epoch
         if epoch % self.config.evaluate_every and epoch < self.config.epochs:
             return
         with self.average.in_use():
-            metrics = self.evaluate("valid" if "valid" in self.task.splits else "test")
+            metrics = self.evaluate("valid" if "valid" in self.task.splits else "test", depth)
             self.history.append(self.task.judged_by(metrics))
             self._add_metrics({"epoch": epoch, "step": self.step, "valid": metrics})
             if self.history[-1] <= min(self.history) and self.workers.first:
@@ -136,9 +139,9 @@ class Trainer:
             self.progress.say(f"validation stalls: averaging weights from epoch {epoch + 1} on")
             self.average.update()
 
-    def evaluate(self, split: str) -> dict[str, float]:
+    def evaluate(self, split: str, depth: int | None = None) -> dict[str, float]:
         """Metrics of a split, of all processes together."""
-        return self.task.metrics(self.workers.sum(self.task.evaluate(split, self.workers)))
+        return self.task.metrics(self.workers.sum(self.task.evaluate(split, self.workers, depth=depth)))
 
     def _finish(self) -> Result:
         """Judge the best model once more, on all splits but the training one."""

@@ -16,7 +16,12 @@ from trellisnet.training.distribution import Workers
 
 
 def stream_columns(
-    lm: TrellisLM, ids: NDArray[np.unsignedinteger], columns: int, window: int, workers: Workers
+    lm: TrellisLM,
+    ids: NDArray[np.unsignedinteger],
+    columns: int,
+    window: int,
+    workers: Workers,
+    depth: int | None = None,
 ) -> tuple[float, int]:
     """Summed negative log-likelihood and number of a text's tokens, each predicted from its full receptive field.
 
@@ -25,7 +30,7 @@ def stream_columns(
     depend on the number of columns. Processes have columns of their own.
     """
     predicted = len(ids) - 1
-    before = lm.net.receptive_field - 1
+    before = lm.net.receptive_field_at(depth) - 1
     # a column much shorter than what is read before it would cost more than it brings
     columns = max(1, min(columns, predicted // max(1, 2 * before)))
     length = -(-predicted // columns)
@@ -34,11 +39,12 @@ def stream_columns(
     with lm.reading():
         if not own:
             return nll, count
-        state = _state_before([column * length for column in own], before, ids, lm, window, workers.device)
+        firsts = [column * length for column in own]
+        state = _state_before(firsts, before, ids, lm, window, workers.device, depth)
         for start in range(0, length, window):
             stop = min(start + window, length)
-            inputs, targets = _cut(ids, [column * length for column in own], start, stop, workers.device)
-            features = lm.features(inputs, state)
+            inputs, targets = _cut(ids, firsts, start, stop, workers.device)
+            features = lm.features(inputs, state, depth=depth)
             state = features.state
             nll += lm.head.nll(features.output, targets.t()).double().sum().item()
             count += int((targets != IGNORED).sum())
@@ -54,7 +60,13 @@ def _cut(ids: NDArray[Any], firsts: list[int], start: int, stop: int, device: to
 
 
 def _state_before(
-    firsts: list[int], before: int, ids: NDArray[Any], lm: TrellisLM, window: int, device: torch.device
+    firsts: list[int],
+    before: int,
+    ids: NDArray[Any],
+    lm: TrellisLM,
+    window: int,
+    device: torch.device,
+    depth: int | None,
 ) -> TrellisState | None:
     """The state of every column at its first token; the very first column has none, which is zeros."""
     later = [first for first in firsts if first]
@@ -63,7 +75,7 @@ def _state_before(
     state: TrellisState | None = None
     for start in range(-before, 0, window):
         inputs, _ = _cut(ids, later, start, min(start + window, 0), device)
-        state = lm.features(inputs, state).state
+        state = lm.features(inputs, state, depth=depth).state
     assert state is not None
     if len(later) == len(firsts):
         return state

@@ -51,7 +51,7 @@ class Task(ABC):
         """The loss of a batch, its parts, and what the next batch goes on from."""
 
     @abstractmethod
-    def evaluate(self, split: str, workers: Workers, evaluation: str | None = None) -> Sums:
+    def evaluate(self, split: str, workers: Workers, evaluation: str | None = None, depth: int | None = None) -> Sums:
         """Sums over this process's share of a split."""
 
     @abstractmethod
@@ -106,10 +106,11 @@ class LanguageTask(Task):
         out = model(batch.inputs, batch.targets, carried if batch.continues else None, depth=depth)
         return out.loss, out.parts, out.state
 
-    def evaluate(self, split: str, workers: Workers, evaluation: str | None = None) -> Sums:
+    def evaluate(self, split: str, workers: Workers, evaluation: str | None = None, depth: int | None = None) -> Sums:
         if (evaluation or self.training.evaluation) == "streaming":
             ids = self.data.splits[split]
-            nll, count = stream_columns(self.model, ids, self.training.evaluation_batch, self.training.steps, workers)
+            columns, window = self.training.evaluation_batch, self.training.steps
+            nll, count = stream_columns(self.model, ids, columns, window, workers, depth)
             return {"nll": nll, "count": float(count)}
         sums, carried = {"nll": 0.0, "count": 0.0}, None
         batch_size = self.training.batch_size
@@ -117,7 +118,7 @@ class LanguageTask(Task):
             for batch in self._windows(split, batch_size, workers):
                 moved = batch.to(workers.device)
                 state = carried if batch.continues else None
-                out = self.model(moved.inputs, moved.targets, state, history=self.model.history)
+                out = self.model(moved.inputs, moved.targets, state, depth=depth, history=self.model.history)
                 counted = batch.targets.shape[0] * (batch.targets.shape[1] - self._context())
                 sums["nll"] += out.loss.item() * counted
                 sums["count"] += counted
@@ -151,6 +152,7 @@ class SequenceTask(Task):
     """Sequences that can be had in any order, by a model with a loss for a whole batch."""
 
     unit = "sequences"
+    summed: tuple[str, ...]  # what `_judge` returns, the same in all processes even if one has no batch
 
     def __init__(self, config: Config, data: SequenceData) -> None:
         super().__init__(config)
@@ -174,18 +176,18 @@ class SequenceTask(Task):
         out = model(batch.inputs, batch.targets, lengths=batch.lengths, depth=depth)
         return out.loss, out.parts, None
 
-    def evaluate(self, split: str, workers: Workers, evaluation: str | None = None) -> Sums:
+    def evaluate(self, split: str, workers: Workers, evaluation: str | None = None, depth: int | None = None) -> Sums:
         size = -(-self.training.evaluation_batch // workers.count) * workers.count
         batches = self.data.batches(split, size, rank=workers.rank, world_size=workers.count)
-        sums: Sums = {}
+        sums = dict.fromkeys(self.summed, 0.0)
         with self.model.reading():
             for batch in batches:
-                for name, value in self._judge(batch.to(workers.device)).items():
-                    sums[name] = sums.get(name, 0.0) + value
-        return sums or dict.fromkeys(("loss", "count", "right", "error"), 0.0)
+                for name, value in self._judge(batch.to(workers.device), depth).items():
+                    sums[name] += value
+        return sums
 
     @abstractmethod
-    def _judge(self, batch: Batch) -> Sums: ...
+    def _judge(self, batch: Batch, depth: int | None) -> Sums: ...
 
     def size(self, batch: Batch) -> int:
         return len(batch.inputs)
@@ -199,14 +201,15 @@ class ClassificationTask(SequenceTask):
     """One label a sequence, by TrellisClassifier."""
 
     metric = "accuracy"
+    summed = ("loss", "right", "count")
     model: TrellisClassifier
 
     def __init__(self, config: Config, data: SequenceData) -> None:
         super().__init__(config, data)
         self.model = TrellisClassifier(data.input_size, num_classes=data.output_size, **config.model.chosen())
 
-    def _judge(self, batch: Batch) -> Sums:
-        out = self.model(batch.inputs, batch.targets, lengths=batch.lengths)
+    def _judge(self, batch: Batch, depth: int | None) -> Sums:
+        out = self.model(batch.inputs, batch.targets, lengths=batch.lengths, depth=depth)
         right = out.prediction.argmax(1).eq(batch.targets).sum().item()
         return {"loss": out.loss.item() * len(batch.targets), "right": right, "count": len(batch.targets)}
 
@@ -218,14 +221,15 @@ class RegressionTask(SequenceTask):
     """Numbers of a sequence, by TrellisRegressor."""
 
     metric = "mse"
+    summed = ("loss", "error", "count")
     model: TrellisRegressor
 
     def __init__(self, config: Config, data: SequenceData) -> None:
         super().__init__(config, data)
         self.model = TrellisRegressor(data.input_size, num_values=data.output_size, **config.model.chosen())
 
-    def _judge(self, batch: Batch) -> Sums:
-        difference = self.model(batch.inputs, lengths=batch.lengths).prediction - batch.targets
+    def _judge(self, batch: Batch, depth: int | None) -> Sums:
+        difference = self.model(batch.inputs, lengths=batch.lengths, depth=depth).prediction - batch.targets
         return {
             "loss": difference.square().sum().item(),
             "error": difference.abs().sum().item(),
@@ -240,6 +244,7 @@ class TokenTask(SequenceTask):
     """An answer at some of the steps of a sequence of tokens, by TrellisLM."""
 
     metric = "accuracy"
+    summed = ("loss", "right", "count")
     model: TrellisLM
 
     def __init__(self, config: Config, data: SequenceData) -> None:
@@ -254,8 +259,8 @@ class TokenTask(SequenceTask):
         out = model(batch.inputs, batch.targets, depth=depth)
         return out.loss, out.parts, None
 
-    def _judge(self, batch: Batch) -> Sums:
-        log_prob = self.model(batch.inputs, history=self.model.history).log_prob
+    def _judge(self, batch: Batch, depth: int | None) -> Sums:
+        log_prob = self.model(batch.inputs, depth=depth, history=self.model.history).log_prob
         targets = batch.targets[:, -log_prob.shape[1] :]
         counted = targets != IGNORED
         nll = -log_prob[counted].gather(1, targets[counted].unsqueeze(1)).sum().item()
