@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from language import generation, vocabulary
+from loop import loop
 from measure import PEAK_OPERATIONS, interleaved, matrix_peak, peak_memory, products, training_step
 from peers import SHAPES, PlainTrellis, Shape
 from trellisnet import TrellisNet
@@ -138,6 +139,7 @@ def main() -> None:
         "fusion": fusion,
         "generation": generation,
         "vocabulary": vocabulary,
+        "loop": loop,
     }
     chosen = sys.argv[1:] or list(sections)
     if unknown := set(chosen) - set(sections):
