@@ -22,6 +22,14 @@ COMMANDS = {
     "import-authors": "turn a checkpoint of the authors' code into a model",
     "bench": "measure speed and memory on this machine",
 }
+FIRST = {  # what stands without a flag
+    "train": "RECIPE ",
+    "evaluate": "RUN ",
+    "generate": "RUN ",
+    "ablate": "RECIPE ",
+    "compare": "RUN ... ",
+    "import-authors": "CHECKPOINT --to FOLDER ",
+}
 USER_ERROR = 2
 
 
@@ -48,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("trellisnet: interrupted", file=sys.stderr)
         return 130
-    except (UsageError, ValueError, TypeError, OSError, RuntimeError, ImportError) as error:
+    except (UsageError, ValueError, TypeError, OSError, RuntimeError, ImportError, MemoryError, LookupError) as error:
         if debug:
             raise
         message = " ".join(str(error).split()) or type(error).__name__
@@ -84,7 +92,7 @@ def parse(
 
     parser = ArgumentParser(
         prog=f"trellisnet {command}",
-        usage=f"trellisnet {command} {getattr(function, 'usage', '[--KEY VALUE ...]')}",
+        usage=f"trellisnet {command} {FIRST.get(command, '')}[--KEY VALUE ...]",
         exit_on_error=False,
         description=(inspect.getdoc(function) or "").split("\nArgs:")[0],
     )

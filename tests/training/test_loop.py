@@ -103,9 +103,61 @@ def break_step(monkeypatch, at):
 def test_a_loss_that_is_no_number_stops_the_run(tmp_path, monkeypatch):
     break_step(monkeypatch, 5)
     with pytest.raises(
-        NotANumberError, match=r"the loss is nan at step 5 of epoch 1, learning rate 0.01; the last good"
+        NotANumberError, match=r"the loss is not a finite number at step 5 of epoch 1, learning rate 0.01; none"
     ):
         run(tiny_text(), tiny_config(), tmp_path / "run", monkeypatch)
+
+
+def test_a_gradient_that_is_no_number_never_reaches_the_weights(tmp_path, monkeypatch):
+    step = tasks.LanguageTask.loss
+    calls = []
+
+    def broken(self, *args):
+        calls.append(1)
+        value, parts, carried = step(self, *args)
+        if len(calls) == 5:
+            value.register_hook(lambda gradient: gradient * torch.inf)
+        return value, parts, carried
+
+    monkeypatch.setattr(tasks.LanguageTask, "loss", broken)
+    done = run(tiny_text(), tiny_config(on_nan="skip", log_every=1), tmp_path / "run", monkeypatch)
+    assert "the gradient is not a finite number at step 5" in (done.folder / "log.txt").read_text()
+    losses = [entry["loss"] for entry in done.metrics() if "loss" in entry]
+    assert len(losses) == done.metrics()[-1]["step"] - 1
+    assert min(losses) > 0
+
+
+def test_steps_without_hope_stop_the_run(tmp_path, monkeypatch):
+    loss = tasks.LanguageTask.loss
+
+    def broken(self, *args):
+        value, parts, carried = loss(self, *args)
+        return value * torch.nan, parts, carried
+
+    monkeypatch.setattr(tasks.LanguageTask, "loss", broken)
+    with pytest.raises(NotANumberError):
+        run(tiny_text(), tiny_config(on_nan="skip"), tmp_path / "run", monkeypatch)
+
+
+def test_a_validation_that_is_no_number_is_not_the_best(tmp_path, monkeypatch):
+    values = iter([float("nan"), 2.0, 1.9])
+    monkeypatch.setattr(tasks.LanguageTask, "metrics", lambda self, sums: {"bits": next(values, 1.9)})
+    done = run(tiny_text(), tiny_config(epochs=3), tmp_path / "run", monkeypatch)
+    assert (done.folder / "best" / "model.safetensors").exists()
+
+
+def test_rates_decay_whatever_is_evaluated(tmp_path, monkeypatch):
+    config = tiny_config(epochs=4, schedule="steps", decay_after=[1], evaluate_every=2, log_every=1)
+    done = run(tiny_text(), config, tmp_path / "run", monkeypatch)
+    rates = {entry["epoch"]: entry["learning_rate"] for entry in done.metrics() if "learning_rate" in entry}
+    assert rates == pytest.approx({0: 0.01, 1: 0.001, 2: 0.001, 3: 0.001})
+
+
+def test_a_shallow_phase_is_not_stopped_early(tmp_path, monkeypatch):
+    values = iter([1.0, 2.0, 3.0, 4.0, 5.0, 4.0])
+    monkeypatch.setattr(tasks.LanguageTask, "metrics", lambda self, sums: {"bits": next(values, 4.0)})
+    done = run(tiny_text(), tiny_config(epochs=6, depths=[(4, 1)], stop_early=1), tmp_path / "run", monkeypatch)
+    assert sum("valid" in entry for entry in done.metrics()) == 6
 
 
 def test_or_the_step_is_skipped(tmp_path, monkeypatch):

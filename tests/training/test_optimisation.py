@@ -8,7 +8,7 @@ from trellisnet.training.optimisation import Average, LearningRate, make_optimis
 
 def rates(total=100, **options):
     rate = LearningRate(TrainingConfig(learning_rate=1.0, **options), total)
-    return [rate.at(step) for step in range(total)]
+    return [rate.at(step, 0) for step in range(total)]
 
 
 def test_schedules_rise_and_fall():
@@ -29,23 +29,19 @@ def test_schedules_rise_and_fall():
 
 def test_steps_decay_after_their_epochs():
     rate = LearningRate(TrainingConfig(learning_rate=1.0, schedule="steps", decay=10.0, decay_after=[2, 4]), 10)
-    seen = []
-    for epoch in range(1, 6):
-        rate.after_epoch(epoch, [])
-        seen.append(rate.at(0))
-    assert seen == pytest.approx([1, 0.1, 0.1, 0.01, 0.01])
+    assert [rate.at(0, epoch) for epoch in range(6)] == pytest.approx([1, 1, 0.1, 0.1, 0.01, 0.01])
 
 
 def test_plateaus_decay_as_in_the_authors_code():
     config = TrainingConfig(learning_rate=20.0, schedule="plateau", decay=4.0, patience=3)
     rate, history = LearningRate(config, 10), []
     decays = []
-    for epoch, value in enumerate([9, 8, 7, 7.5, 7.4, 7.2, 7.3, 6.9], start=1):
+    for value in [9, 8, 7, 7.5, 7.4, 7.2, 7.3, 6.9]:
         history.append(value)
-        decays.append(rate.after_epoch(epoch, history))
+        decays.append(rate.after_evaluation(history))
     # the sixth is not below the best of the first three, the seventh neither; the eighth is
     assert decays == [False, False, False, False, False, True, True, False]
-    assert rate.at(0) == pytest.approx(20 / 16)
+    assert rate.at(0, 0) == pytest.approx(20 / 16)
 
 
 @pytest.mark.parametrize(

@@ -108,10 +108,11 @@ def test_a_recipe_extends_another(tmp_path):
         ("extends: bad.yaml", "extends itself"),
         ("- a", "must be a mapping"),
         ("a: [", "is not valid YAML"),
-        ("modle: {hidden_size: 3}", "unknown key modle.hidden_size"),
+        ("modle: {hidden_size: 3}", "unknown section 'modle', did you mean 'model'"),
         ("model: {hiden_size: 3}", "unknown key model.hiden_size, did you mean 'model.hidden_size'?"),
         ("model: {hidden_size: many}", "hidden_size"),
         ("model: 3", "unknown key 'model'"),
+        ("modle: {}", "unknown section 'modle'"),
     ],
 )
 def test_bad_recipes_are_named(tmp_path, text, message):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +38,12 @@ def ablate(
     from trellisnet.training.ablation import ABLATIONS, variant  # noqa: PLC0415
     from trellisnet.training.fit import resume, train_new  # noqa: PLC0415
     from trellisnet.training.loop import Interrupted  # noqa: PLC0415
-    from trellisnet.training.runs import CONFIG  # noqa: PLC0415
+    from trellisnet.training.runs import CONFIG, Run  # noqa: PLC0415
 
-    assert recipe is not None
+    if recipe is None:
+        raise ValueError("a recipe is needed")
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise ValueError("ablate runs in one process: train its variants one by one under torchrun")
     names = [ablation.name for ablation in ABLATIONS]
     for name in only:
         if name not in names:
@@ -57,6 +61,8 @@ def ablate(
         elif not (place / "result.json").exists():
             try:
                 if (place / CONFIG).exists():
+                    if Run.open(place).config.to_dict() != changed.to_dict():
+                        raise ValueError(f"{place} was begun with other values: choose another folder with --to")
                     resume(place)
                 else:
                     train_new(changed, ablation.name, place)

@@ -24,7 +24,7 @@ def train(
     `trellisnet train --resume runs/demo-1`, `torchrun --nproc_per_node 4 -m trellisnet train word-ptb`.
 
     Args:
-        recipe: a recipe's name (see `trellisnet recipes`), or the path of a YAML file like them.
+        recipe: RECIPE: a recipe's name (see `trellisnet recipes`), or the path of a YAML file like them.
         resume: the folder of a run, to go on exactly where it was interrupted.
         to: folder for the new run; default the next free `runs/RECIPE-N`.
         about: what the experiment is.
@@ -40,7 +40,8 @@ def train(
         if resume is not None:
             go_on(Path(resume))
         else:
-            assert recipe is not None
+            if recipe is None:
+                raise ValueError("a recipe or --resume RUN is needed")
             name = Path(recipe).stem
             train_new(Config(about, data, model, training), name, None if to is None else Path(to))
     except Interrupted:
@@ -71,8 +72,10 @@ def prepare_recipe(parser: Any, arguments: list[str], alone: tuple[str, ...] = (
                 raise ValueError(f"--{flag} goes on with the run's own configuration: {given} cannot be changed")
             return arguments
     if not arguments or arguments[0].startswith("-"):
-        raise ValueError("a recipe is needed first, such as `trellisnet train demo`")
+        raise ValueError("a recipe is needed first, such as `demo`")
     name, *rest = arguments
+    if any(argument.split("=")[0] == "--recipe" for argument in rest):
+        raise ValueError("the recipe stands first, without a flag: --recipe cannot be given as well")
     set_defaults(parser, load_recipe(name), name)
     known = [action.dest for action in parser._actions]
     for argument in rest:
@@ -85,7 +88,10 @@ def prepare_recipe(parser: Any, arguments: list[str], alone: tuple[str, ...] = (
 def set_defaults(parser: Any, recipe: dict[str, Any], name: str) -> None:
     """A recipe's values as the parser's defaults; an unknown key or a wrong type is an error that names it."""
     known = [action.dest for action in parser._actions]
+    recipe = {section: {} if values is None else values for section, values in recipe.items()}
     for section, values in recipe.items():
+        if section not in ("about", "data", "model", "training"):
+            raise ValueError(f"recipe {name}: unknown section {section!r}{suggestion(section, known)}")
         if not isinstance(values, dict):
             raise ValueError(f"recipe {name}: unknown key {section!r}{suggestion(section, known)}")
         for key in values:

@@ -40,6 +40,12 @@ class Batch:
             self.continues,
         )
 
+    def split(self, parts: int) -> list[Batch]:
+        """The same rows in so many parts."""
+        lengths = [None] * parts if self.lengths is None else list(self.lengths.tensor_split(parts))
+        pieces = zip(self.inputs.tensor_split(parts), self.targets.tensor_split(parts), lengths, strict=True)
+        return [Batch(inputs, targets, length, self.continues) for inputs, targets, length in pieces]
+
 
 class Batches(ABC):
     """Goes through a dataset epoch by epoch.

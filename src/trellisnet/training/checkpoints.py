@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors.torch import load, save
 from torch import Tensor
 
@@ -41,7 +42,8 @@ def save_checkpoint(folder: Path, step: int, state: dict[str, Any]) -> None:
 
 def saved_steps(folder: Path) -> list[int]:
     """The steps of which there are checkpoints, in order."""
-    return sorted(int(path.stem.removeprefix("step-")) for path in folder.glob("step-*.json"))
+    names = [path.stem.removeprefix("step-") for path in folder.glob("step-*.json")]
+    return sorted(int(name) for name in names if name.isdigit())
 
 
 def load_checkpoint(folder: Path, step: int) -> dict[str, Any]:
@@ -72,6 +74,21 @@ def load_latest(folder: Path, warn: Callable[[str], None]) -> dict[str, Any] | N
     return None
 
 
+def generator_states(device: torch.device) -> dict[str, Tensor]:
+    """Where torch's random numbers are."""
+    states = {"cpu": torch.get_rng_state()}
+    if device.type == "cuda":
+        states["cuda"] = torch.cuda.get_rng_state(device)
+    return states
+
+
+def set_generators(states: dict[str, Tensor], device: torch.device) -> None:
+    """Go on with the random numbers from where they were."""
+    torch.set_rng_state(states["cpu"])
+    if device.type == "cuda":
+        torch.cuda.set_rng_state(states["cuda"], device)
+
+
 def _checksum(data: bytes, rest: str) -> str:
     return hashlib.sha256(hashlib.sha256(data).digest() + rest.encode()).hexdigest()
 
@@ -80,7 +97,7 @@ def _flatten(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
     """Nested values with tensors replaced by their names."""
     if isinstance(value, Tensor):
         tensors[name] = value.detach().cpu().contiguous().clone()
-        return {"tensor": name, "device": str(value.device)}
+        return {"tensor": name}
     if isinstance(value, TrellisState):
         parts = {"h": value.h, "c": value.c, "x": value.x, "spans": list(value.spans)}
         return {"trellis_state": _flatten(parts, name, tensors)}
@@ -96,7 +113,7 @@ def _flatten(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
 
 def _unflatten(value: Any, tensors: dict[str, Tensor]) -> Any:
     if "tensor" in value:
-        return tensors[value["tensor"]].to(value["device"])
+        return tensors[value["tensor"]]
     if "trellis_state" in value:
         parts = _unflatten(value["trellis_state"], tensors)
         return TrellisState(parts["h"], parts["c"], parts["x"], tuple(parts["spans"]))

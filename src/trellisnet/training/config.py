@@ -132,10 +132,10 @@ class TrainingConfig:
             one-cycle, up over `warmup` and down to nothing.
         decay: what plateau and steps divide by.
         decay_after: epochs of steps.
-        patience: epochs of plateau, of `average` and of `stop_after`.
+        patience: evaluations of plateau and of `average`.
         warmup: share of all steps over which the rate rises, in every schedule.
         average: switch to averaged weights when validation stalls (NT-ASGD).
-        stop_early: stop when validation has not improved for so many epochs.
+        stop_early: stop when the best evaluation is older than so many; not before the model's own depth is trained.
         depths: train at another depth until an epoch, as a list of [epoch, depth]; then at `num_layers`.
         precision: float32 or bfloat16 (mixed).
         evaluate_every: epochs between evaluations.

@@ -63,7 +63,7 @@ class Workers:
 def workers(device: str) -> Iterator[Workers]:
     """Join the other processes, if torchrun started any, and leave them at the end."""
     local = int(os.environ.get("LOCAL_RANK", "0"))
-    chosen = _device(device, local)
+    chosen = choose_device(device, local)
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield Workers(device=chosen)
         return
@@ -76,7 +76,8 @@ def workers(device: str) -> Iterator[Workers]:
         dist.destroy_process_group()
 
 
-def _device(name: str, local_rank: int) -> torch.device:
+def choose_device(name: str, local_rank: int = 0) -> torch.device:
+    """The device of a name; "auto": a GPU if there is one."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:

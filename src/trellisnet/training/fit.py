@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import torch
@@ -19,10 +20,10 @@ def train_new(config: Config, name: str, folder: Path | None = None) -> Run:
     """Train a configuration in a new run folder."""
     with workers(config.training.device) as team:
         check_config(config, team.count)
-        torch.manual_seed(config.training.seed + team.rank)
-        task = _make_task(config)
+        task = _make_task(config, team)
         run = _share_folder(config, name, folder, team)
-        _fit(run, task, team, go_on=False)
+        with run.locked() if team.first else nullcontext():
+            _fit(run, task, team, go_on=False)
         return run
 
 
@@ -30,19 +31,18 @@ def resume(folder: Path) -> Run:
     """Go on with a run from its last checkpoint."""
     run = Run.open(folder)
     with workers(run.config.training.device) as team:
-        if team.first:
-            run.acquire()
-        torch.manual_seed(run.config.training.seed + team.rank)
-        _fit(run, _make_task(run.config), team, go_on=True)
+        check_config(run.config, team.count)
+        with run.locked() if team.first else nullcontext():
+            _fit(run, _make_task(run.config, team), team, go_on=True)
         return run
 
 
-def _make_task(config: Config) -> Task:
+def _make_task(config: Config, team: Workers) -> Task:
     torch.set_flush_denormal(True)  # deep stacks underflow, and denormal numbers are slow
-    generator = torch.get_rng_state()
     torch.manual_seed(config.training.seed)  # all processes start from the same weights
     task = make_task(config)
-    torch.set_rng_state(generator)
+    task.train_batches(team)  # finds what does not fit before a folder is made
+    torch.manual_seed(config.training.seed + team.rank)  # and draw masks of their own
     return task
 
 
@@ -68,7 +68,9 @@ def _fit(run: Run, task: Task, team: Workers, go_on: bool) -> Result:
         except Interrupted:
             progress.say(f"interrupted and saved; go on with: trellisnet train --resume {run.folder}")
             raise
-        except torch.OutOfMemoryError as error:
+        except (torch.OutOfMemoryError, RuntimeError) as error:
+            if not isinstance(error, torch.OutOfMemoryError) and "can't allocate memory" not in str(error):
+                raise
             training = run.config.training
             raise MemoryError(
                 f"out of memory with training.batch_size={training.batch_size} and training.steps={training.steps}: "
@@ -87,9 +89,10 @@ def _conclude(run: Run, task: Task, result: Result, progress: Progress) -> None:
 
     described = describe_model(task)
     run.write_json("result.json", {"metrics": result.metrics, "protocol": task.protocol(), **described})
+    report = write_report(run)
     for sample in described.get("samples", []):
         progress.say(f"a sample of its writing:\n\n{sample['prompt']}{sample['text']}\n")
     for split, metrics in result.metrics.items():
         told = ", ".join(f"{name} {value:.4f}" for name, value in metrics.items())
         progress.say(f"best model, {split}: {told} ({task.protocol()})")
-    progress.say(f"report: {write_report(run)}")
+    progress.say(f"report: {report}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import signal
 import time
@@ -16,12 +17,14 @@ from torch.nn.parallel import DistributedDataParallel
 
 from trellisnet.core.state import TrellisState
 from trellisnet.data.batches import Batch
-from trellisnet.training.checkpoints import load_latest, save_checkpoint
+from trellisnet.training.checkpoints import generator_states, load_latest, save_checkpoint, saved_steps, set_generators
 from trellisnet.training.distribution import Workers
-from trellisnet.training.optimisation import Average, LearningRate, make_optimiser, stalled
+from trellisnet.training.optimisation import Average, LearningRate, make_optimiser, stalled, without_progress
 from trellisnet.training.progress import Progress
 from trellisnet.training.runs import Run
 from trellisnet.training.tasks import Task
+
+MOST_SKIPPED = 10  # steps in a row, after which there is no hope
 
 
 class Interrupted(Exception):
@@ -64,6 +67,7 @@ class Trainer:
         self.entries = 0  # lines of the metrics so far
         self.saved_at = time.monotonic()
         self.stopping = False
+        self.skipped = 0  # steps in a row
 
     def fit(self) -> Result:
         """Train until the end."""
@@ -75,7 +79,10 @@ class Trainer:
                 self._after_epoch(depth)
                 if self._depth() != depth:
                     self.history = []  # what another depth reached is no measure for this one
+                    self.average = Average(self.parameters)
                 self.save()
+                if self.workers.agree(self.stopping):
+                    raise Interrupted
         return self._finish()
 
     def _train_epoch(self, model: nn.Module) -> None:
@@ -86,23 +93,25 @@ class Trainer:
             started = time.monotonic()
             loss = self._step(model, batch.to(self.workers.device))
             self.step += 1
-            if self.average.count:
-                self.average.update()
             units = self.task.size(batch) * self.workers.count
-            self.running["loss"] += loss * units
-            self.running["units"] += units
-            if self.step % self.config.log_every == 0:
+            if loss is not None:
+                if self.average.count:
+                    self.average.update()
+                self.running["loss"] += loss * units
+                self.running["units"] += units
+                self.progress.advance(self.step, loss, units, time.monotonic() - started)
+            if self.step % self.config.log_every == 0 and self.running["units"]:
                 self._log_training(epoch)
-            self.progress.advance(self.step, loss, units, time.monotonic() - started)
             self._save_if_due()
 
-    def _step(self, model: nn.Module, batch: Batch) -> float:
-        rate = self.rate.at(self.step)
+    def _step(self, model: nn.Module, batch: Batch) -> float | None:
+        """The loss of a step that was made, or None if it was skipped because something was not a number."""
+        rate = self.rate.at(self.step, self.batches.epoch)
         for group in self.optimiser.param_groups:
             group["lr"] = rate
         self.optimiser.zero_grad(set_to_none=True)
         total = torch.zeros((), device=self.workers.device)
-        parts = _cut(batch, self.config.accumulate)
+        parts = batch.split(self.config.accumulate)
         for i, part in enumerate(parts):
             last = i + 1 == len(parts)
             quiet = model.no_sync() if isinstance(model, DistributedDataParallel) and not last else nullcontext()
@@ -113,11 +122,12 @@ class Trainer:
                 loss.backward()
             total += loss.detach()
         value = self._mean(total)
-        if not math.isfinite(value):
-            self._not_a_number(value, rate)
-            return 0.0
-        if self.config.clip is not None:
-            nn.utils.clip_grad_norm_(self.parameters, self.config.clip)
+        # of all processes together, as the loss is: all of them skip a step, or none
+        norm = nn.utils.clip_grad_norm_(self.parameters, self.config.clip or math.inf).item()
+        if not math.isfinite(value + norm):
+            self._not_a_number("loss" if not math.isfinite(value) else "gradient", rate)
+            return None
+        self.skipped = 0
         self.optimiser.step()
         return value
 
@@ -128,13 +138,14 @@ class Trainer:
             return
         with self.average.in_use():
             metrics = self.evaluate("valid" if "valid" in self.task.splits else "test", depth)
-            self.history.append(self.task.judged_by(metrics))
+            judged = self.task.judged_by(metrics)
+            self.history.append(math.inf if math.isnan(judged) else judged)
             self._add_metrics({"epoch": epoch, "step": self.step, "valid": metrics})
             if self.history[-1] <= min(self.history) and self.workers.first:
                 self.model.save_pretrained(self.run.folder / "best")
-        self.progress.epoch(epoch, metrics, self.rate.at(self.step))
-        if self.rate.after_epoch(epoch, self.history):
-            self.progress.say(f"learning rate {self.rate.at(self.step):.4g} from epoch {epoch + 1} on")
+        self.progress.epoch(epoch, metrics, self.rate.at(self.step, epoch))
+        if self.rate.after_evaluation(self.history):
+            self.progress.say(f"learning rate {self.rate.at(self.step, epoch):.4g} from epoch {epoch + 1} on")
         if self.config.average and not self.average.count and stalled(self.history, self.config.patience):
             self.progress.say(f"validation stalls: averaging weights from epoch {epoch + 1} on")
             self.average.update()
@@ -157,7 +168,8 @@ class Trainer:
 
     def save(self) -> None:
         """Write a checkpoint."""
-        own = {"carried": self.carried, "generators": _generator_states(self.workers.device)}
+        carried = [None if state is None else state.to("cpu") for state in self.carried]
+        own = {"carried": carried, "generators": generator_states(self.workers.device)}
         everyone = self.workers.gather(own)
         if self.workers.first:
             save_checkpoint(self.run.checkpoints, self.step, {**self._shared_state(), "workers": everyone})
@@ -167,6 +179,8 @@ class Trainer:
     def _shared_state(self) -> dict[str, Any]:
         return {
             "step": self.step,
+            "config": json.dumps(self.run.config.to_dict(), sort_keys=True),
+            "data": self.task.fingerprint(),
             "processes": self.workers.count,
             "model": dict(self.model.named_parameters()),
             "optimiser": self.optimiser.state_dict(),
@@ -190,6 +204,10 @@ class Trainer:
                 f"{self.run.folder} was trained by {state['processes']} processes and must go on with as many, "
                 f"got {self.workers.count}"
             )
+        if state["config"] != json.dumps(self.run.config.to_dict(), sort_keys=True):
+            raise ValueError(f"{self.run.folder}/config.yaml has changed: a run goes on with what it began with")
+        if state["data"] != self.task.fingerprint():
+            raise ValueError(f"{self.run.folder}: the data has changed since the last checkpoint")
         with torch.no_grad():
             for name, parameter in self.model.named_parameters():
                 parameter.copy_(state["model"][name])
@@ -199,8 +217,10 @@ class Trainer:
         self.step, self.rate.decays, self.history = state["step"], state["decays"], state["history"]
         self.running, self.entries = state["running"], state["entries"]
         own = state["workers"][self.workers.rank]
-        self.carried = own["carried"]
-        _set_generators(own["generators"], self.workers.device)
+        device = self.workers.device
+        self.carried = [None if state is None else state.to(device) for state in own["carried"]]
+        self.average.means = [mean.to(device) for mean in self.average.means]
+        set_generators(own["generators"], self.workers.device)
         if self.workers.first:
             self.run.keep_metrics(self.entries)
         return True
@@ -244,21 +264,20 @@ class Trainer:
     def _mean(self, loss: Tensor) -> float:
         return self.workers.sum({"loss": loss.item()})["loss"] / self.workers.count
 
-    def _not_a_number(self, value: float, rate: float) -> None:
-        where = (
-            f"the loss is {value} at step {self.step + 1} of epoch {self.batches.epoch + 1}, learning rate {rate:.4g}"
-        )
-        if self.config.on_nan == "stop":
-            raise NotANumberError(
-                f"{where}; the last good checkpoint is in {self.run.checkpoints} "
-                "(a lower rate, training.clip or training.on_nan=skip may help)"
-            )
+    def _not_a_number(self, what: str, rate: float) -> None:
+        epoch = self.batches.epoch + 1
+        where = f"the {what} is not a finite number at step {self.step + 1} of epoch {epoch}, learning rate {rate:.4g}"
+        self.skipped += 1
+        if self.config.on_nan == "stop" or self.skipped >= MOST_SKIPPED:
+            steps = saved_steps(self.run.checkpoints)
+            last = f"the last good checkpoint is {self.run.checkpoints}/step-{steps[-1]}" if steps else "none was saved"
+            raise NotANumberError(f"{where}; {last} (a lower learning_rate, clip or on_nan=skip may help a new run)")
         self.carried = [None] * self.config.accumulate  # what is carried may be no number either
         self.progress.say(f"{where}: step skipped")
 
     def _stalled_for_good(self) -> bool:
         patience = self.config.stop_early
-        if patience is None or not stalled(self.history, patience):
+        if patience is None or self._depth() is not None or not without_progress(self.history, patience):
             return False
         self.progress.say(f"stopped early: no better for {patience} evaluations")
         return True
@@ -266,33 +285,10 @@ class Trainer:
     def _log_training(self, epoch: int) -> None:
         loss = self.running["loss"] / self.running["units"]
         self.running = {"loss": 0.0, "units": 0.0}
-        self._add_metrics(
-            {"epoch": epoch, "step": self.step, "loss": loss, "learning_rate": self.rate.at(self.step - 1)}
-        )
+        rate = self.rate.at(self.step - 1, epoch)
+        self._add_metrics({"epoch": epoch, "step": self.step, "loss": loss, "learning_rate": rate})
 
     def _add_metrics(self, entry: dict[str, Any]) -> None:
         self.entries += 1
         if self.workers.first:
             self.run.add_metrics(entry)
-
-
-def _cut(batch: Batch, parts: int) -> list[Batch]:
-    """A batch in parts of some rows each."""
-    if parts == 1:
-        return [batch]
-    lengths = [None] * parts if batch.lengths is None else list(batch.lengths.tensor_split(parts))
-    pieces = zip(batch.inputs.tensor_split(parts), batch.targets.tensor_split(parts), lengths, strict=True)
-    return [Batch(inputs, targets, length, batch.continues) for inputs, targets, length in pieces]
-
-
-def _generator_states(device: torch.device) -> dict[str, Tensor]:
-    states = {"cpu": torch.get_rng_state()}
-    if device.type == "cuda":
-        states["cuda"] = torch.cuda.get_rng_state(device)
-    return states
-
-
-def _set_generators(states: dict[str, Tensor], device: torch.device) -> None:
-    torch.set_rng_state(states["cpu"])
-    if device.type == "cuda":
-        torch.cuda.set_rng_state(states["cuda"].cpu(), device)

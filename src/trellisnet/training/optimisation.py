@@ -31,6 +31,15 @@ def stalled(history: Sequence[float], patience: int) -> bool:
     return len(history) > patience and history[-1] >= min(history[:-patience])
 
 
+def without_progress(history: Sequence[float], evaluations: int) -> bool:
+    """Whether the best of all is older than so many evaluations.
+
+    >>> without_progress([3.0, 2.0, 1.9, 2.1], 2), without_progress([3.0, 2.0, 2.1, 2.0], 2)
+    (False, True)
+    """
+    return len(history) > evaluations and min(history[-evaluations:]) >= min(history[:-evaluations])
+
+
 class LearningRate:
     """The learning rate of every step: a function of how far training is and of how often it was decayed."""
 
@@ -38,8 +47,8 @@ class LearningRate:
         self.config, self.total = config, max(1, total_steps)
         self.decays = 0
 
-    def at(self, step: int) -> float:
-        """The rate of a step, which counts from 0."""
+    def at(self, step: int, epoch: int) -> float:
+        """The rate of a step in an epoch, both counted from 0."""
         config = self.config
         done = step / self.total
         if config.warmup and done < config.warmup:
@@ -50,14 +59,12 @@ class LearningRate:
             "one-cycle": (1 + math.cos(math.pi * after_warmup)) / 2,
             "linear": 1 - after_warmup,
         }.get(config.schedule, 1.0)
-        return config.learning_rate * falling / config.decay**self.decays
+        past = sum(epoch >= after for after in config.decay_after)
+        return config.learning_rate * falling / config.decay ** (self.decays + past)
 
-    def after_epoch(self, epochs: int, history: Sequence[float]) -> bool:
-        """Decay after an epoch, if it is time; `history` is what validation gave, lower is better."""
-        config = self.config
-        due = config.schedule == "steps" and epochs in config.decay_after
-        if config.schedule == "plateau":
-            due = stalled(history, config.patience)
+    def after_evaluation(self, history: Sequence[float]) -> bool:
+        """Decay on a plateau; `history` is what validation gave, lower is better."""
+        due = self.config.schedule == "plateau" and stalled(history, self.config.patience)
         self.decays += due
         return due
 

@@ -72,7 +72,7 @@ class Progress:
             return
         self.log(text)
         if self._live is not None:
-            self._live.console.print(text, highlight=False)
+            self._live.console.print(text, markup=False, highlight=False, soft_wrap=True)
         else:
             print(text, file=sys.stderr, flush=True)
 

@@ -147,7 +147,7 @@ def _commands(run: Run, summary: Summary) -> list[str]:
     if command[1:2] == ["train"]:  # however the program was started: by its name, as a module, by torchrun
         command = ["trellisnet", *command[1:]]
     parts = [verbatim(shlex.join(command))] if command else []
-    if any(part.split("=")[0] == "--run" for part in command):
+    if any(part.split("=")[0] == "--to" for part in command):
         parts.append("<p class='soft'>--run must name a new folder.</p>")
     if not summary.result:
         going_on = shlex.join(["trellisnet", "train", "--resume", str(run.folder)])

@@ -17,6 +17,8 @@ import platform
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -42,7 +44,7 @@ class Run:
     def create(cls, config: Config, name: str, folder: Path | None = None) -> Run:
         """Make a new folder: the one given, or the first free of `runs/NAME-1`, `runs/NAME-2`, ..."""
         if folder is not None:
-            if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            if folder.exists() and (not folder.is_dir() or any(path.name != ".lock" for path in folder.iterdir())):
                 raise ValueError(
                     f"run folder {folder} is in use: choose another, or go on with `train --resume {folder}`"
                 )
@@ -72,7 +74,7 @@ class Run:
             raise FileNotFoundError(f"{folder} is not a run: {path} not found")
         try:
             content = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except yaml.YAMLError as error:
+        except (yaml.YAMLError, UnicodeDecodeError) as error:
             raise ValueError(f"{path} is not valid YAML: {error}") from None
         version = content.pop("version", None) if isinstance(content, dict) else None
         if version != VERSION:
@@ -88,10 +90,21 @@ class Run:
             raise ValueError(f"run folder {self.folder} is in use by another process") from None
         self._lock = lock
 
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep all others from writing here; an error or an interruption lets them again."""
+        if self._lock is None:
+            self.acquire()
+        try:
+            yield
+        finally:
+            self.release()
+
     def release(self) -> None:
         """Let others write."""
         if self._lock is not None:
             self._lock.release()
+            self._lock = None
 
     def log(self, text: str) -> None:
         """Add a line to log.txt."""
@@ -107,11 +120,17 @@ class Run:
         """All lines of metrics.jsonl that are whole."""
         path = self.folder / METRICS
         lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
-        return [json.loads(line) for line in lines if line.endswith("\n")]
+        try:
+            return [json.loads(line) for line in lines if line.endswith("\n")]
+        except ValueError as error:
+            raise ValueError(f"{path} is damaged: {error}") from None
 
     def keep_metrics(self, count: int) -> None:
         """Drop all but the first lines: those that were written after the checkpoint a run goes on from."""
-        lines = [json.dumps(entry) + "\n" for entry in self.metrics()[:count]]
+        entries = self.metrics()
+        if len(entries) < count:
+            raise ValueError(f"{self.folder / METRICS} must have at least {count} lines, got {len(entries)}")
+        lines = [json.dumps(entry) + "\n" for entry in entries[:count]]
         with replacing(self.folder / METRICS) as (file,):
             file.write_text("".join(lines), encoding="utf-8")
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
+import numpy as np
 from torch import Tensor, nn
 
 from trellisnet.core.state import TrellisState
@@ -22,6 +24,7 @@ from trellisnet.training.distribution import Workers
 from trellisnet.training.streaming import stream_columns
 
 Carried = TrellisState | None
+SAMPLED = 10_000  # tokens of a text that its fingerprint is made of
 Sums = dict[str, float]  # additive over batches and processes; metrics are made of them
 
 
@@ -62,6 +65,10 @@ class Task(ABC):
     def size(self, batch: Batch) -> int:
         """How many units a batch has."""
 
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """Tells whether the data is that of another time."""
+
     def judged_by(self, metrics: Mapping[str, float]) -> float:
         """The metric as a number of which lower is better."""
         value = metrics[self.metric]
@@ -95,9 +102,8 @@ class LanguageTask(Task):
         return self._windows("train", self.training.batch_size, workers)
 
     def _windows(self, split: str, batch_size: int, workers: Workers) -> Batches:
-        context = self.model.horizon if self.model.history == "discard" else 0
         return self.data.batches(
-            split, batch_size, self.training.steps, context=context, rank=workers.rank, world_size=workers.count
+            split, batch_size, self.training.steps, context=self._context(), rank=workers.rank, world_size=workers.count
         )
 
     def loss(
@@ -142,6 +148,13 @@ class LanguageTask(Task):
         how = how or f"the first {self.model.horizon} steps of each as context"
         columns = self.training.batch_size
         return f"windows of {self.training.steps} in {columns} columns, {how} (the authors' way)"
+
+    def fingerprint(self) -> str:
+        digest = hashlib.sha256(self.data.vocabulary.to_json().encode())
+        for ids in self.data.splits.values():
+            digest.update(f"{len(ids)}".encode())
+            digest.update(ids[:: max(1, len(ids) // SAMPLED)].tobytes())  # all of it would take long
+        return digest.hexdigest()
 
     @property
     def splits(self) -> list[str]:
@@ -188,6 +201,15 @@ class SequenceTask(Task):
 
     @abstractmethod
     def _judge(self, batch: Batch, depth: int | None) -> Sums: ...
+
+    def fingerprint(self) -> str:
+        digest = hashlib.sha256(f"{self.data.input_size} {self.data.output_size}".encode())
+        for items in self.data.splits.values():
+            some = np.arange(0, len(items), max(1, len(items) // 8))
+            longest = None if items.lengths is None else int(items.lengths[some].max())
+            for array in items.take(some, longest):
+                digest.update(f"{len(items)}".encode() + array.tobytes())
+        return digest.hexdigest()
 
     def size(self, batch: Batch) -> int:
         return len(batch.inputs)

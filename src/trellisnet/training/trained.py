@@ -6,8 +6,9 @@ from pathlib import Path
 
 import torch
 
+from trellisnet.training.distribution import choose_device
 from trellisnet.training.runs import Run
-from trellisnet.training.tasks import Task, make_task
+from trellisnet.training.tasks import LanguageTask, Task, make_task
 
 
 def load_task(folder: Path, which: str = "best") -> Task:
@@ -18,6 +19,9 @@ def load_task(folder: Path, which: str = "best") -> Task:
         raise FileNotFoundError(f"{folder} has no model {which!r} yet: train it first")
     torch.set_flush_denormal(True)
     task = make_task(run.config)
-    device = "cuda" if run.config.training.device in ("auto", "cuda") and torch.cuda.is_available() else "cpu"
+    device = choose_device(run.config.training.device)
     task.model = type(task.model).from_pretrained(trained, device=device)
+    known = getattr(task.model, "vocabulary", None)
+    if isinstance(task, LanguageTask) and known != task.data.vocabulary:
+        raise ValueError(f"{folder}: the text has another vocabulary than the model: was it changed since?")
     return task
