@@ -184,10 +184,10 @@ def test_predictions(tmp_path):
 
 def test_command_with_a_run_folder_says_to_choose_another(tmp_path):
     run = make_run(tmp_path / "run")
-    run.write_json("environment.json", {"command": ["trellisnet", "train", "demo", "--run=here"]})
+    run.write_json("environment.json", {"command": ["trellisnet", "train", "demo", "--to=here"]})
     content = report(run)
-    assert "trellisnet train demo --run=here" in content
-    assert "--run must name a new folder" in content
+    assert "trellisnet train demo --to=here" in content
+    assert "--to must name a new folder" in content
 
 
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")

@@ -148,7 +148,7 @@ def _commands(run: Run, summary: Summary) -> list[str]:
         command = ["trellisnet", *command[1:]]
     parts = [verbatim(shlex.join(command))] if command else []
     if any(part.split("=")[0] == "--to" for part in command):
-        parts.append("<p class='soft'>--run must name a new folder.</p>")
+        parts.append("<p class='soft'>--to must name a new folder.</p>")
     if not summary.result:
         going_on = shlex.join(["trellisnet", "train", "--resume", str(run.folder)])
         parts += ["<p>Or go on where it stopped:</p>", verbatim(going_on)]
