@@ -13,8 +13,9 @@ TEXTS = {path.name: path.read_text() for path in (ROOT / "README.md", *sorted((R
 
 
 @pytest.mark.parametrize("name", [name for name, text in TEXTS.items() if "```python" in text])
-def test_every_python_block_runs(name):
+def test_every_python_block_runs(name, tmp_path, monkeypatch):
     torch.set_default_dtype(torch.float32)
+    monkeypatch.chdir(tmp_path)  # some of it writes files
     names: dict = {}
     for block in re.findall(r"```python\n(.*?)```", TEXTS[name], re.S):  # one after the other, as a reader would
         exec(compile(block, name, "exec"), names)
