@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from trellisnet.core.checks import one_of
 from trellisnet.files import replacing
 
 END_OF_LINE = "<eos>"
@@ -38,8 +39,7 @@ class Vocabulary:
 
     def __init__(self, tokens: Iterable[str], kind: str, merges: Iterable[Sequence[str]] | None = None) -> None:
         self.tokens = list(tokens)
-        if kind not in KINDS:
-            raise ValueError(f"kind must be one of {', '.join(map(repr, KINDS))}, got {kind!r}")
+        one_of("kind", kind, KINDS)
         if (kind == "bpe") != (merges is not None):
             raise ValueError(f"merges belong to kind 'bpe', got kind {kind!r} and merges {merges!r}")
         self.kind = kind

@@ -55,6 +55,16 @@ def test_two_processes_learn_as_one(task, tmp_path):
 
 
 @pytest.mark.skipif(not distributed.is_available(), reason="this torch has no distributed package")
+def test_two_processes_share_an_adaptive_softmax(tmp_path):
+    """Whose rare clusters have no gradient in most steps."""
+    text = tmp_path / "text.txt"
+    text.write_text("".join(f"a line of {i * i % 17} words and {i % 5}\n" for i in range(100)))
+    task = [*WORDS, "--data.options.path", str(text), *COMMON, "--model.head", "adaptive"]
+    train(2, [*task, "--model.cutoffs", "[2,12]", "--to", str(tmp_path / "run")], tmp_path)
+    assert metrics(tmp_path / "run")
+
+
+@pytest.mark.skipif(not distributed.is_available(), reason="this torch has no distributed package")
 def test_two_processes_resume_bit_by_bit(tmp_path):
     """With dropout, whose masks are each process's own, and carried history."""
     text = tmp_path / "text.txt"

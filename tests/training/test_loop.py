@@ -18,9 +18,7 @@ def _quiet(monkeypatch):
 
 def run(data, config, folder, monkeypatch):
     monkeypatch.setattr(tasks, "load", lambda name, **options: data)
-    done = fit.train_new(config, "run", folder)
-    done.release()
-    return done
+    return fit.train_new(config, "run", folder)
 
 
 @pytest.mark.parametrize("task", ["classification", "regression", "tokens"])

@@ -67,7 +67,7 @@ def assert_equal_runs(a, b):
 @pytest.mark.parametrize("save_minutes", [0.0, 10.0])
 def test_a_run_that_was_killed_ends_as_if_it_had_not_been(experiment, tmp_path, monkeypatch, save_minutes):
     experiment.training.save_minutes = save_minutes
-    fit.train_new(experiment, "whole", tmp_path / "whole").release()
+    fit.train_new(experiment, "whole", tmp_path / "whole")
     steps = [5, 14, 23, 24, 25, 31]
 
     def killed_at(step):
@@ -85,24 +85,19 @@ def test_a_run_that_was_killed_ends_as_if_it_had_not_been(experiment, tmp_path, 
             patch.setattr(Progress, "advance", killed_at(step))
             try:
                 if turn == 0:
-                    fit.train_new(experiment, "killed", tmp_path / "killed").release()
+                    fit.train_new(experiment, "killed", tmp_path / "killed")
                 else:
-                    fit.resume(tmp_path / "killed").release()
+                    fit.resume(tmp_path / "killed")
             except Killed:
-                _free(tmp_path / "killed")
-    fit.resume(tmp_path / "killed").release()
+                pass
+    fit.resume(tmp_path / "killed")
     assert_equal_runs(tmp_path / "whole", tmp_path / "killed")
-
-
-def _free(folder):
-    """What the end of a process does to its lock."""
-    (folder / ".lock").unlink(missing_ok=True)
 
 
 def test_a_signal_saves_and_stops(tmp_path, monkeypatch):
     monkeypatch.setattr(tasks, "load", lambda name, **options: tiny_text())
     config = tiny_config(DROPOUTS)
-    fit.train_new(config, "whole", tmp_path / "whole").release()
+    fit.train_new(config, "whole", tmp_path / "whole")
     step = Trainer._step
 
     def step_and_signal(self, *args):
@@ -116,16 +111,15 @@ def test_a_signal_saves_and_stops(tmp_path, monkeypatch):
             fit.train_new(config, "stopped", tmp_path / "stopped")
     assert saved_steps(tmp_path / "stopped" / "checkpoints") == [8]
     assert "train --resume" in (tmp_path / "stopped" / "log.txt").read_text()
-    _free(tmp_path / "stopped")
-    fit.resume(tmp_path / "stopped").release()
+    fit.resume(tmp_path / "stopped")
     assert_equal_runs(tmp_path / "whole", tmp_path / "stopped")
 
 
 def test_a_damaged_checkpoint_is_passed_over(tmp_path, monkeypatch):
     monkeypatch.setattr(tasks, "load", lambda name, **options: tiny_text())
     config = tiny_config(DROPOUTS)
-    fit.train_new(config, "whole", tmp_path / "whole").release()
-    fit.train_new(config, "damaged", tmp_path / "damaged").release()
+    fit.train_new(config, "whole", tmp_path / "whole")
+    fit.train_new(config, "damaged", tmp_path / "damaged")
     last, before = (
         (tmp_path / "damaged" / "checkpoints").glob("*.safetensors"),
         saved_steps(tmp_path / "damaged" / "checkpoints"),
@@ -135,7 +129,7 @@ def test_a_damaged_checkpoint_is_passed_over(tmp_path, monkeypatch):
     content = bytearray(path.read_bytes())
     content[-5] ^= 1
     path.write_bytes(content)
-    fit.resume(tmp_path / "damaged").release()
+    fit.resume(tmp_path / "damaged")
     assert "is damaged" in (tmp_path / "damaged" / "log.txt").read_text()
     assert_equal_runs(tmp_path / "whole", tmp_path / "damaged")
     for path in (tmp_path / "damaged" / "checkpoints").glob("*.json"):

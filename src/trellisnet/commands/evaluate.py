@@ -40,8 +40,8 @@ def evaluate(
         limit: judge only so many tokens at the beginning, with the cache or dynamic evaluation, which are slow.
     """
     from trellisnet.models.evaluation import ContinuousCache, DynamicEvaluation  # noqa: PLC0415
+    from trellisnet.training.language_task import LanguageTask  # noqa: PLC0415
     from trellisnet.training.samples import evaluate_model  # noqa: PLC0415
-    from trellisnet.training.tasks import LanguageTask  # noqa: PLC0415
     from trellisnet.training.trained import load_task  # noqa: PLC0415
 
     task = load_task(Path(run), model)

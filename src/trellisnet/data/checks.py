@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeVar
 
+from trellisnet.core.checks import one_of
+
 T = TypeVar("T")
 
 
 def pick(name: str, value: str, choices: Mapping[str, T]) -> T:
     """The choice of that name, or an error that names them all."""
-    if value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
-    return choices[value]
+    return choices[one_of(name, value, choices)]

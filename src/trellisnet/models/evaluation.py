@@ -23,6 +23,11 @@ if TYPE_CHECKING:
     from trellisnet.models.text import TextMethods
 
 
+def perplexity(nll: float) -> float:
+    """Exp of a mean negative log-likelihood, however large."""
+    return math.inf if nll >= 700 else math.exp(nll)
+
+
 @dataclass(frozen=True, eq=False)
 class Score:
     """The log-probability of every word but the first, and how it was found."""
@@ -38,7 +43,7 @@ class Score:
     @property
     def perplexity(self) -> float:
         """Exp of `nll`."""
-        return math.inf if self.nll >= 700 else math.exp(self.nll)
+        return perplexity(self.nll)
 
     @property
     def bits(self) -> float:

@@ -230,16 +230,8 @@ class TrellisLM(TextMethods):
         return {} if self.vocabulary is None else {VOCABULARY: self.vocabulary.to_json()}
 
     @classmethod
-    def from_pretrained(
-        cls,
-        folder: Path | str,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-        **changes: Any,
-    ) -> Self:
-        if (Path(folder) / VOCABULARY).exists():
-            changes.setdefault("vocabulary", Vocabulary.load(folder))
-        return super().from_pretrained(folder, device, dtype, **changes)
+    def _more_arguments(cls, folder: Path) -> dict[str, Any]:
+        return {"vocabulary": Vocabulary.load(folder)} if (folder / VOCABULARY).exists() else {}
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         tied = getattr(self.head, "weight", None) is self.embedding.weight

@@ -86,7 +86,7 @@ class Pretrained(nn.Module):
                 or the `cell` of your own.
         """
         folder = Path(folder)
-        arguments = {**cls._read_config(folder / CONFIG), **changes}
+        arguments = {**cls._read_config(folder / CONFIG), **cls._more_arguments(folder), **changes}
         if isinstance(cell := arguments.get("cell"), dict):
             raise ValueError(
                 f"{folder / CONFIG}: the model was built with a cell of its own: pass cell={cell['class']}()"
@@ -101,6 +101,11 @@ class Pretrained(nn.Module):
             raise ValueError(f"{folder / CONFIG}{changed} does not describe a {cls.__name__}: {error}") from None
         model._take(tensors, folder / WEIGHTS)
         return model.eval()
+
+    @classmethod
+    def _more_arguments(cls, folder: Path) -> dict[str, Any]:
+        """Arguments of the constructor from the files of `_more_files`."""
+        return {}
 
     @classmethod
     def _read_config(cls, path: Path) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -10,10 +11,11 @@ import torch
 from trellisnet.training.checks import check_config
 from trellisnet.training.config import Config
 from trellisnet.training.distribution import Workers, workers
-from trellisnet.training.loop import Interrupted, Result, Trainer
+from trellisnet.training.loop import Interrupted, Trainer
 from trellisnet.training.progress import Progress
 from trellisnet.training.runs import Run
-from trellisnet.training.tasks import Task, make_task
+from trellisnet.training.task import Task
+from trellisnet.training.tasks import make_task
 
 
 def train_new(config: Config, name: str, folder: Path | None = None) -> Run:
@@ -54,7 +56,7 @@ def _share_folder(config: Config, name: str, folder: Path | None, team: Workers)
     return run if team.first else Run(Path(shared), config)
 
 
-def _fit(run: Run, task: Task, team: Workers, go_on: bool) -> Result:
+def _fit(run: Run, task: Task, team: Workers, go_on: bool) -> None:
     total = run.config.training.epochs * len(task.train_batches(team))
     with Progress(total, task.unit, run.log, quiet=not team.first) as progress:
         trainer = Trainer(run, task, team, progress)
@@ -64,11 +66,11 @@ def _fit(run: Run, task: Task, team: Workers, go_on: bool) -> Result:
             size = task.model.num_parameters / 1e6
             progress.say(f"{type(task.model).__name__}, {size:.2f}M parameters, {total} steps, in {run.folder}")
         try:
-            result = trainer.fit()
+            metrics = trainer.fit()
         except Interrupted:
             progress.say(f"interrupted and saved; go on with: trellisnet train --resume {run.folder}")
             raise
-        except (torch.OutOfMemoryError, RuntimeError) as error:
+        except RuntimeError as error:
             if not isinstance(error, torch.OutOfMemoryError) and "can't allocate memory" not in str(error):
                 raise
             training = run.config.training
@@ -77,22 +79,21 @@ def _fit(run: Run, task: Task, team: Workers, go_on: bool) -> Result:
                 "try --model.memory recompute, or a larger --training.accumulate"
             ) from error
         if team.first:
-            _conclude(run, task, result, progress)
+            _conclude(run, task, metrics, progress)
         team.wait()  # who leaves earlier would break the connection of those who still work
-    return result
 
 
-def _conclude(run: Run, task: Task, result: Result, progress: Progress) -> None:
+def _conclude(run: Run, task: Task, metrics: Mapping[str, Mapping[str, float]], progress: Progress) -> None:
     """Samples, report, and the last words."""
     from trellisnet.training.report import write_report  # noqa: PLC0415
     from trellisnet.training.samples import describe_model  # noqa: PLC0415
 
     described = describe_model(task)
-    run.write_json("result.json", {"metrics": result.metrics, "protocol": task.protocol(), **described})
+    run.write_json("result.json", {"metrics": metrics, "protocol": task.protocol(), **described})
     report = write_report(run)
     for sample in described.get("samples", []):
         progress.say(f"a sample of its writing:\n\n{sample['prompt']}{sample['text']}\n")
-    for split, metrics in result.metrics.items():
-        told = ", ".join(f"{name} {value:.4f}" for name, value in metrics.items())
+    for split, values in metrics.items():
+        told = ", ".join(f"{name} {value:.4f}" for name, value in values.items())
         progress.say(f"best model, {split}: {told} ({task.protocol()})")
     progress.say(f"report: {report}")

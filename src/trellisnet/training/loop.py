@@ -6,9 +6,8 @@ import json
 import math
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,12 +16,13 @@ from torch.nn.parallel import DistributedDataParallel
 
 from trellisnet.core.state import TrellisState
 from trellisnet.data.batches import Batch
+from trellisnet.models.heads.adaptive import AdaptiveHead
 from trellisnet.training.checkpoints import generator_states, load_latest, save_checkpoint, saved_steps, set_generators
 from trellisnet.training.distribution import Workers
 from trellisnet.training.optimisation import Average, LearningRate, make_optimiser, stalled, without_progress
 from trellisnet.training.progress import Progress
 from trellisnet.training.runs import Run
-from trellisnet.training.tasks import Task
+from trellisnet.training.task import Task
 
 MOST_SKIPPED = 10  # steps in a row, after which there is no hope
 
@@ -35,20 +35,10 @@ class NotANumberError(RuntimeError):
     """The loss is infinite or not a number."""
 
 
-@dataclass
-class Result:
-    """What came out."""
-
-    epochs: int
-    steps: int
-    best: float  # of the metric that validation is judged by, lower is better
-    metrics: Mapping[str, Mapping[str, float]]  # of the best model, by split
-
-
 class Trainer:
     """Everything that changes while a run goes on, and how.
 
-    What `state_dict` returns is all that a run needs to go on bit by bit as if it had not stopped.
+    What `save` writes is all that a run needs to go on bit by bit as if it had not stopped.
     """
 
     def __init__(self, run: Run, task: Task, workers: Workers, progress: Progress) -> None:
@@ -58,6 +48,7 @@ class Trainer:
         self.parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
         self.optimiser = make_optimiser(self.config, self.parameters)
         self.batches = task.train_batches(workers)
+        self.fingerprint = task.fingerprint()
         self.rate = LearningRate(self.config, self.config.epochs * len(self.batches))
         self.average = Average(self.parameters)
         self.step = 0
@@ -69,8 +60,8 @@ class Trainer:
         self.stopping = False
         self.skipped = 0  # steps in a row
 
-    def fit(self) -> Result:
-        """Train until the end."""
+    def fit(self) -> dict[str, dict[str, float]]:
+        """Train until the end; metrics of the best model, by split."""
         model = self._parallel()
         with self._signals():
             while self.batches.epoch < self.config.epochs and not self._stalled_for_good():
@@ -154,7 +145,7 @@ class Trainer:
         """Metrics of a split, of all processes together."""
         return self.task.metrics(self.workers.sum(self.task.evaluate(split, self.workers, depth=depth)))
 
-    def _finish(self) -> Result:
+    def _finish(self) -> dict[str, dict[str, float]]:
         """Judge the best model once more, on all splits but the training one."""
         with self.average.in_use():
             if self.workers.first:
@@ -164,7 +155,7 @@ class Trainer:
         self.model.load_state_dict(best.state_dict())
         metrics = {split: self.evaluate(split) for split in self.task.splits if split != "train"}
         self._add_metrics({"epoch": self.batches.epoch, "step": self.step, "best": metrics})
-        return Result(self.batches.epoch, self.step, min(self.history), metrics)
+        return metrics
 
     def save(self) -> None:
         """Write a checkpoint."""
@@ -180,7 +171,7 @@ class Trainer:
         return {
             "step": self.step,
             "config": json.dumps(self.run.config.to_dict(), sort_keys=True),
-            "data": self.task.fingerprint(),
+            "data": self.fingerprint,
             "processes": self.workers.count,
             "model": dict(self.model.named_parameters()),
             "optimiser": self.optimiser.state_dict(),
@@ -206,7 +197,7 @@ class Trainer:
             )
         if state["config"] != json.dumps(self.run.config.to_dict(), sort_keys=True):
             raise ValueError(f"{self.run.folder}/config.yaml has changed: a run goes on with what it began with")
-        if state["data"] != self.task.fingerprint():
+        if state["data"] != self.fingerprint:
             raise ValueError(f"{self.run.folder}: the data has changed since the last checkpoint")
         with torch.no_grad():
             for name, parameter in self.model.named_parameters():
@@ -250,7 +241,9 @@ class Trainer:
         if self.workers.count == 1:
             return self.model
         devices = [self.workers.device] if self.workers.device.type == "cuda" else None
-        return DistributedDataParallel(self.model, device_ids=devices)
+        # of an adaptive softmax, clusters without a token in a batch get no gradient
+        partly = isinstance(getattr(self.model, "head", None), AdaptiveHead)
+        return DistributedDataParallel(self.model, device_ids=devices, find_unused_parameters=partly)
 
     def _autocast(self) -> Any:
         if self.config.precision == "float32":

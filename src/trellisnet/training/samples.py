@@ -7,7 +7,9 @@ from typing import Any
 import torch
 
 from trellisnet.training.distribution import Workers
-from trellisnet.training.tasks import ClassificationTask, LanguageTask, RegressionTask, Task
+from trellisnet.training.language_task import LanguageTask
+from trellisnet.training.sequence_tasks import ClassificationTask, RegressionTask
+from trellisnet.training.task import Task
 
 PROMPT = 20  # tokens of the validation text that a sample goes on from
 PAIRS = 500  # predictions shown at most

@@ -7,8 +7,10 @@ from pathlib import Path
 import torch
 
 from trellisnet.training.distribution import choose_device
+from trellisnet.training.language_task import LanguageTask
 from trellisnet.training.runs import Run
-from trellisnet.training.tasks import LanguageTask, Task, make_task
+from trellisnet.training.task import Task
+from trellisnet.training.tasks import make_task
 
 
 def load_task(folder: Path, which: str = "best") -> Task:

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from trellisnet.core.checks import one_of
 from trellisnet.data.text.bpe import BpeNumbers
 from trellisnet.data.text.characters import CharacterNumbers
 from trellisnet.data.text.data import TextData
@@ -30,8 +31,7 @@ def load_text(path: str | Path, kind: str = "characters", vocabulary_size: int |
             that are learned from the training split; needs the extra `text`).
         vocabulary_size: of "bpe"; default 8192.
     """
-    if kind not in KINDS:
-        raise ValueError(f"kind must be one of {', '.join(map(repr, KINDS))}, got {kind!r}")
+    one_of("kind", kind, KINDS)
     if vocabulary_size is not None and kind != "bpe":
         raise ValueError(f"vocabulary_size belongs to kind 'bpe', got {vocabulary_size} and kind {kind!r}")
     path = Path(path).expanduser()
