@@ -65,6 +65,14 @@ def test_every_command_explains_itself(command, capsys):
         (["evaluate", "nowhere"], "nowhere is not a run"),
         (["generate", "nowhere"], "config.json not found"),
         (["import-authors", "nowhere.pkl", "--to", "model"], "nowhere.pkl"),
+        (["evaluate", "run", "--cache_theta", "0.5"], "--cache_theta belongs to --cache_size, which is not given"),
+        (["evaluate", "run", "--dynamic_window", "5"], "--dynamic_window belongs to --dynamic_rate"),
+        (["evaluate", "run", "--limit", "5"], "--limit belongs to --cache_size or --dynamic_rate"),
+        (["evaluate", "run", "--limit", "-5", "--cache_size", "9"], "--limit must be an integer >= 2, got -5"),
+        (["evaluate", "run", "--evaluation", "windows", "--cache_size", "9"], "--evaluation cannot be chosen with"),
+        (["generate", "run", "--beams", "4", "--top_k", "3"], "--top_k 3 contradicts --beams 4"),
+        (["generate", "run", "--temperature", "0", "--seed", "0"], "--seed 0 contradicts --temperature 0"),
+        (["train", "adding", "--training.steps", "9"], "training.steps belongs to text, and adding is none: got 9"),
         (["ablate", "demo", "--only", "[no-nothing]"], "--only must name ablations, got 'no-nothing'"),
     ],
 )
@@ -76,6 +84,12 @@ def test_mistakes_take_one_line_and_exit_code_2(arguments, message, capsys, tmp_
     assert error.count("\n") == 1
     assert message in error
     assert list(tmp_path.iterdir()) == []
+
+
+def test_of_several_processes_one_tells_a_mistake(capsys, monkeypatch):
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    assert main(["train", "word-ptp"]) == 2
+    assert capsys.readouterr().err == ""
 
 
 def test_debug_shows_the_traceback(tmp_path):

@@ -7,7 +7,9 @@ only when it starts to work, so that help and mistakes are answered at once.
 from __future__ import annotations
 
 import inspect
+import os
 import sys
+from argparse import SUPPRESS
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, NoReturn
@@ -59,8 +61,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (UsageError, ValueError, TypeError, OSError, RuntimeError, ImportError, MemoryError, LookupError) as error:
         if debug:
             raise
-        message = " ".join(str(error).split()) or type(error).__name__
-        print(f"trellisnet: {message}", file=sys.stderr)
+        # what is wrong with the values is so in every process that torchrun started: one of them says it
+        if not isinstance(error, (UsageError, ValueError, TypeError)) or os.environ.get("LOCAL_RANK", "0") == "0":
+            message = " ".join(str(error).split()) or type(error).__name__
+            print(f"trellisnet: {message}", file=sys.stderr)
         return USER_ERROR
 
 
@@ -97,6 +101,9 @@ def parse(
         description=(inspect.getdoc(function) or "").split("\nArgs:")[0],
     )
     parser.add_function_arguments(function, as_group=False, fail_untyped=True)
+    for action in parser._actions:
+        if action.metavar == "CONFIG":  # a file for a part of a recipe: there are recipes for that
+            action.help = SUPPRESS
     try:
         if prepare is not None:
             arguments = prepare(parser, arguments)

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+TEMPORARY = ".tmp"
+
 
 @contextmanager
 def replacing(*paths: Path) -> Iterator[list[Path]]:
@@ -19,7 +21,7 @@ def replacing(*paths: Path) -> Iterator[list[Path]]:
     temporary: list[Path] = []
     try:
         for path in paths:
-            file = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
+            file = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}{TEMPORARY}")
             file.open("xb").close()
             temporary.append(file)
         rights = [file.stat().st_mode for file in temporary]
@@ -34,6 +36,13 @@ def replacing(*paths: Path) -> Iterator[list[Path]]:
             _sync_folder(folder)
     finally:
         for file in temporary:
+            file.unlink(missing_ok=True)
+
+
+def remove_leftovers(*folders: Path) -> None:
+    """Remove what killed programs left of `replacing` in folders that nobody else writes into now."""
+    for folder in folders:
+        for file in folder.glob(f".*{TEMPORARY}"):
             file.unlink(missing_ok=True)
 
 

@@ -18,8 +18,9 @@ SEQUENCES = [
 SEQUENCES += ["--model.num_layers", "5", "--model.dilation", "[1,2,4,8,16]", "--model.hidden_size", "12"]
 WORDS = ["my-text", "--data.options.kind", "words", "--model.hidden_size", "16", "--model.embedding_size", "8"]
 WORDS += ["--model.num_layers", "4", "--model.hidden_dropout", "0", "--model.output_dropout", "0"]
-COMMON = ["--training.epochs", "2", "--training.log_every", "1", "--training.sample", "0", "--training.batch_size", "8"]
-COMMON += ["--training.steps", "10", "--training.evaluation_batch", "6", "--training.save_minutes", "0"]
+WORDS += ["--training.steps", "10", "--training.sample", "0"]
+COMMON = ["--training.epochs", "2", "--training.log_every", "1", "--training.batch_size", "8"]
+COMMON += ["--training.evaluation_batch", "6", "--training.save_minutes", "0"]
 
 
 def train(processes, arguments, cwd):

@@ -5,8 +5,10 @@ import torch
 
 from reference import assert_close
 from tiny import tiny_config, tiny_sequences, tiny_text
+from trellisnet import TrellisLM
 from trellisnet.training import fit, tasks
 from trellisnet.training.loop import NotANumberError, Trainer
+from trellisnet.training.optimisation import Average
 from trellisnet.training.progress import Progress
 
 
@@ -24,7 +26,7 @@ def run(data, config, folder, monkeypatch):
 @pytest.mark.parametrize("task", ["classification", "regression", "tokens"])
 def test_every_task_learns(task, tmp_path, monkeypatch):
     model = {"hidden_size": 16, "embedding_size": 5 if task == "tokens" else None}
-    config = tiny_config(model, epochs=30, learning_rate=0.02, batch_size=8)
+    config = tiny_config(model, text=False, epochs=30, learning_rate=0.02, batch_size=8)
     done = run(tiny_sequences(task), config, tmp_path / "run", monkeypatch)
     values = [entry["valid"] for entry in done.metrics() if "valid" in entry]
     if task == "regression":
@@ -65,7 +67,7 @@ def test_depth_grows_by_schedule(tmp_path, monkeypatch):
         return loss(self, model, batch, carried, depth)
 
     monkeypatch.setattr(tasks.LanguageTask, "loss", recorded)
-    run(tiny_text(), tiny_config(epochs=3, depths=[(1, 1), (2, 2)]), tmp_path / "run", monkeypatch)
+    run(tiny_text(), tiny_config(epochs=3, depths=[(0.34, 1), (0.67, 2)]), tmp_path / "run", monkeypatch)
     epoch = len(depths) // 3
     assert depths == [1] * epoch + [2] * epoch + [None] * epoch
 
@@ -154,7 +156,7 @@ def test_rates_decay_whatever_is_evaluated(tmp_path, monkeypatch):
 def test_a_shallow_phase_is_not_stopped_early(tmp_path, monkeypatch):
     values = iter([1.0, 2.0, 3.0, 4.0, 5.0, 4.0])
     monkeypatch.setattr(tasks.LanguageTask, "metrics", lambda self, sums: {"bits": next(values, 4.0)})
-    done = run(tiny_text(), tiny_config(epochs=6, depths=[(4, 1)], stop_early=1), tmp_path / "run", monkeypatch)
+    done = run(tiny_text(), tiny_config(epochs=6, depths=[(0.7, 1)], stop_early=1), tmp_path / "run", monkeypatch)
     assert sum("valid" in entry for entry in done.metrics()) == 6
 
 
@@ -176,10 +178,24 @@ def test_out_of_memory_says_what_to_try(tmp_path, monkeypatch):
 
 
 def test_averaging_starts_when_validation_stalls(tmp_path, monkeypatch):
+    """The model is then the mean of the weights after every step since."""
     values = iter([3.0, 2.0, 2.5, 1.0, 1.0])
     monkeypatch.setattr(tasks.LanguageTask, "metrics", lambda self, sums: {"bits": next(values, 9.0)})
+    seen = []
+    update = Average.update
+
+    def recorded(self):
+        seen.append(self.parameters[0].detach().clone())
+        update(self)
+
+    monkeypatch.setattr(Average, "update", recorded)
     done = run(tiny_text(), tiny_config(epochs=5, average=True, patience=1), tmp_path / "run", monkeypatch)
     assert "averaging weights from epoch 4 on" in (done.folder / "log.txt").read_text()
+    steps = done.metrics()[-1]["step"]
+    assert len(seen) == 1 + 2 * steps // 5
+    last = TrellisLM.from_pretrained(done.folder / "last")
+    assert_close(next(last.parameters()), torch.stack(seen).mean(0), 1e-6)
+    assert not torch.equal(seen[0], seen[-1])
 
 
 def test_windows_are_the_authors_way(tmp_path, monkeypatch):

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from tiny import tiny_sequences, tiny_text
+from tiny import shrunk, tiny_data, tiny_sequences, tiny_text
 from trellisnet import TrellisLM
 from trellisnet.cli import parse
 from trellisnet.commands.train import prepare, train
@@ -45,27 +45,14 @@ def test_the_papers_sizes_are_met(name):
     assert lm.num_parameters / 1e6 == pytest.approx(SIZES.get(name, 180), rel=0.02)
 
 
-def tiny_data(name, config):
-    if config.data.name in ("ptb-word", "ptb-char", "wikitext-103", "python-library", "text"):
-        return tiny_text("words" if "word" in name or "wiki" in name else "characters", tokens=4000, words=20)
-    task = {"my-series": "regression", "adding": "regression", "copy-memory": "tokens"}.get(name, "classification")
-    return tiny_sequences(task, items=300, steps=1020 if name == "copy-memory" else 40, channels=1)
-
-
 @pytest.mark.parametrize("name", PAPER + SMALL + TEMPLATES)
 def test_two_steps_of_every_recipe(name, tmp_path, monkeypatch):
     """With its own options, but narrow, shallow, and on tiny data."""
     torch.set_default_dtype(torch.float32)
     config = config_of(name)
     check_config(config)
-    model = config.model
     assert not config.about.title.endswith(".")
-    model.embedding_size = model.embedding_size and 8
-    model.hidden_size, model.output_size = 12, model.output_size and 9
-    model.num_layers = min(model.num_layers, 4 if name != "copy-memory" else 10)
-    model.aux_every = model.aux_every and 2
-    config.training.batch_size = 4
-    data = tiny_data(name, config)
+    data = tiny_sequences(items=300, steps=40, channels=1) if name == "my-labels" else tiny_data(config.data.name)
     monkeypatch.setattr(tasks, "load", lambda *a, **k: data)
 
     class TwoSteps(Exception):
@@ -82,7 +69,7 @@ def test_two_steps_of_every_recipe(name, tmp_path, monkeypatch):
 
     monkeypatch.setattr(Trainer, "_step", counted)
     with pytest.raises(TwoSteps):
-        fit.train_new(config, name, tmp_path / "run")
+        fit.train_new(shrunk(config), name, tmp_path / "run")
     assert all(0 < loss < 1e4 for loss in losses)
 
 
@@ -139,8 +126,10 @@ def test_merging_leaves_its_parts_alone():
         (["--training.epochs", "0"], "training.epochs must be an integer >= 1, got 0"),
         (["--training.clip", "-1"], "training.clip must be a number > 0"),
         (["--training.decay", "1"], "training.decay must be a number > 1"),
-        (["--training.depths", "[[2,3],[1,4]]"], "training.depths must be"),
-        (["--training.depths", "[[2,3]]"], "training.depths must end before the last"),
+        (["--training.depths", "[[0.5,3],[0.2,4]]"], "training.depths must be"),
+        (["--training.depths", "[[2,3]]"], "training.depths must be"),
+        (["--training.depths", "[[0.5,0]]"], "a depth of training.depths must be an integer >= 1, got 0"),
+        (["--training.steps", "0"], "training.steps must be an integer >= 1, got 0"),
     ],
 )
 def test_contradictions_are_named(flags, message):
@@ -152,3 +141,23 @@ def test_models_say_what_they_do_not_take(monkeypatch):
     monkeypatch.setattr(tasks, "load", lambda *a, **k: tiny_sequences())
     with pytest.raises(TypeError, match="head is not an option of this model"):
         make_task(config_of("seq-mnist", "--model.head", "mos"))
+
+
+@pytest.mark.parametrize(("name", "value"), [("steps", "50"), ("evaluation", "windows"), ("sample", "9")])
+def test_options_of_text_are_no_options_of_sequences(name, value, monkeypatch):
+    monkeypatch.setattr(tasks, "load", lambda *a, **k: tiny_sequences())
+    with pytest.raises(ValueError, match=f"training.{name} belongs to text, and tiny is none: got '?{value}"):
+        make_task(config_of("seq-mnist", f"--training.{name}", value))
+
+
+@pytest.mark.parametrize("name", ["demo", "seq-mnist"])
+def test_a_configuration_is_resolved(name, monkeypatch):
+    """With the model's own defaults; and what is resolved stays as it is."""
+    monkeypatch.setattr(tasks, "load", lambda *a, **k: tiny_text() if name == "demo" else tiny_sequences())
+    resolved = make_task(config_of(name)).config
+    assert resolved.model.cell == "lstm"
+    assert resolved.model.kernel_size == 2
+    assert resolved.model.memory == "store"
+    assert resolved.model.head == ("softmax" if name == "demo" else None)
+    assert resolved.training.evaluation == ("streaming" if name == "demo" else None)
+    assert make_task(resolved).config == resolved

@@ -39,6 +39,7 @@ def ablate(
     from trellisnet.training.fit import resume, train_new  # noqa: PLC0415
     from trellisnet.training.loop import Interrupted  # noqa: PLC0415
     from trellisnet.training.runs import CONFIG, Run  # noqa: PLC0415
+    from trellisnet.training.tasks import make_task  # noqa: PLC0415
 
     if recipe is None:
         raise ValueError("a recipe is needed")
@@ -61,7 +62,7 @@ def ablate(
         elif not (place / "result.json").exists():
             try:
                 if (place / CONFIG).exists():
-                    if Run.open(place).config.to_dict() != changed.to_dict():
+                    if Run.open(place).config != make_task(changed).config:
                         raise ValueError(f"{place} was begun with other values: choose another folder with --to")
                     resume(place)
                 else:

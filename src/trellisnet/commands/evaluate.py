@@ -6,6 +6,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from trellisnet.commands.arguments import take_positional
+from trellisnet.core.checks import positive_int
+
+DYNAMIC_WINDOW = 20  # words between two steps of dynamic evaluation
 
 
 def evaluate(
@@ -14,11 +17,11 @@ def evaluate(
     model: Literal["best", "last"] = "best",
     evaluation: Literal["streaming", "windows"] | None = None,
     cache_size: int | None = None,
-    cache_theta: float = 0.3,
-    cache_share: float = 0.1,
+    cache_theta: float | None = None,
+    cache_share: float | None = None,
     dynamic_rate: float | None = None,
-    dynamic_decay: float = 0.02,
-    dynamic_window: int = 20,
+    dynamic_decay: float | None = None,
+    dynamic_window: int | None = None,
     limit: int | None = None,
 ) -> None:
     """Judge a trained model.
@@ -32,13 +35,22 @@ def evaluate(
         model: the best by validation, or that of the last epoch.
         evaluation: streaming, exact; or windows, as in training, the authors' way; default as the run did.
         cache_size: steps that a continuous cache remembers; default no cache.
-        cache_theta: its sharpness.
-        cache_share: its share in the mixture.
+        cache_theta: its sharpness; default 0.3.
+        cache_share: its share in the mixture; default 0.1.
         dynamic_rate: learning rate of dynamic evaluation; default none.
-        dynamic_decay: its decay towards the trained weights.
-        dynamic_window: words between two of its steps.
+        dynamic_decay: its decay towards the trained weights; default 0.02.
+        dynamic_window: words between two of its steps; default 20.
         limit: judge only so many tokens at the beginning, with the cache or dynamic evaluation, which are slow.
     """
+    _check_belong("--cache_size", cache_size, cache_theta=cache_theta, cache_share=cache_share)
+    _check_belong("--dynamic_rate", dynamic_rate, dynamic_decay=dynamic_decay, dynamic_window=dynamic_window)
+    adapting = cache_size if cache_size is not None else dynamic_rate
+    _check_belong("--cache_size or --dynamic_rate", adapting, limit=limit)
+    if adapting is not None and evaluation is not None:
+        raise ValueError("--evaluation cannot be chosen with --cache_size or --dynamic_rate, which read a stream")
+    if limit is not None:
+        positive_int("--limit", limit, minimum=2)
+
     from trellisnet.models.evaluation import ContinuousCache, DynamicEvaluation  # noqa: PLC0415
     from trellisnet.training.language_task import LanguageTask  # noqa: PLC0415
     from trellisnet.training.samples import evaluate_model  # noqa: PLC0415
@@ -47,30 +59,30 @@ def evaluate(
     task = load_task(Path(run), model)
     if split not in task.splits:
         raise ValueError(f"--split must be one of {', '.join(task.splits)}, got {split!r}")
-    adapting = cache_size is not None or dynamic_rate is not None
-    if adapting and not isinstance(task, LanguageTask):
-        raise ValueError("--cache_size and --dynamic_rate belong to language models")
-    if limit is not None and not adapting:
-        raise ValueError("--limit belongs to --cache_size or --dynamic_rate")
-    if evaluation is not None and not isinstance(task, LanguageTask):
-        raise ValueError("--evaluation belongs to language models")
-    if not adapting:
+    if not isinstance(task, LanguageTask) and (adapting is not None or evaluation is not None):
+        raise ValueError("--evaluation, --cache_size and --dynamic_rate belong to language models")
+    if adapting is None or not isinstance(task, LanguageTask):
         _show(evaluate_model(task, split, evaluation), split)
         print(f"({task.protocol(evaluation)})")
         return
-    assert isinstance(task, LanguageTask)
     ids = [int(token) for token in task.data.splits[split][:limit]]
-    cache = None if cache_size is None else ContinuousCache(cache_size, cache_theta, cache_share)
-    dynamic = None if dynamic_rate is None else DynamicEvaluation(dynamic_rate, dynamic_decay)
-    window = task.training.steps if dynamic is None else dynamic_window
-    for with_options in (False, True):
-        score = (
-            task.model.score(ids, window=window, cache=cache, dynamic=dynamic)
-            if with_options
-            else task.model.score(ids)
-        )
+    cache = None if cache_size is None else ContinuousCache(cache_size, **_given(theta=cache_theta, share=cache_share))
+    dynamic = None if dynamic_rate is None else DynamicEvaluation(dynamic_rate, **_given(decay=dynamic_decay))
+    window = task.window if dynamic is None else dynamic_window or DYNAMIC_WINDOW
+    for score in (task.model.score(ids), task.model.score(ids, window=window, cache=cache, dynamic=dynamic)):
         _show({"loss": score.nll, "perplexity": score.perplexity, "bits": score.bits}, split)
         print(f"({score.protocol}{'' if limit is None else f', the first {limit} tokens'})")
+
+
+def _check_belong(owner: str, value: float | None, **options: float | None) -> None:
+    """Options that mean nothing without another."""
+    for name, option in options.items():
+        if option is not None and value is None:
+            raise ValueError(f"--{name} belongs to {owner}, which is not given")
+
+
+def _given(**options: float | None) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def _show(metrics: dict[str, float], split: str) -> None:

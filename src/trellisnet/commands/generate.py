@@ -13,7 +13,7 @@ def generate(
     run: str,
     prompt: str = "\n",
     tokens: int = 500,
-    temperature: float | None = 0.8,
+    temperature: float | None = None,
     top_k: int | None = None,
     top_p: float | None = None,
     repetition_penalty: float = 1.0,
@@ -28,7 +28,7 @@ def generate(
         run: the folder of a run, or of a model that `save_pretrained` wrote.
         prompt: what it goes on from.
         tokens: how many to add.
-        temperature: below 1 the probable becomes more so; null: always the most probable.
+        temperature: below 1 the probable becomes more so; 0: always the most probable; default 0.8.
         top_k: draw only from the k most probable.
         top_p: draw only from the fewest that together have this probability.
         repetition_penalty: above 1, what was there already becomes rarer.
@@ -37,6 +37,8 @@ def generate(
         seed: for the same text every time.
         model: the best by validation, or that of the last epoch.
     """
+    drawing = _drawing(beams, {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed})
+
     import torch  # noqa: PLC0415
 
     from trellisnet.models.language import TrellisLM  # noqa: PLC0415
@@ -48,19 +50,22 @@ def generate(
         print(lm.generate(prompt, tokens, beams=beams, repetition_penalty=repetition_penalty, stop=stop))
         return
     print(prompt, end="")
-    for piece in lm.stream_text(
-        prompt,
-        tokens,
-        stop=stop,
-        temperature=temperature,
-        top_k=top_k,
-        top_p=top_p,
-        repetition_penalty=repetition_penalty,
-        seed=seed,
-    ):
+    for piece in lm.stream_text(prompt, tokens, stop=stop, repetition_penalty=repetition_penalty, **drawing):
         print(piece, end="")
         sys.stdout.flush()
     print()
+
+
+def _drawing(beams: int | None, options: dict[str, Any]) -> dict[str, Any]:
+    """The options of drawing that `stream_text` takes; none, if nothing is drawn."""
+    given = {name: value for name, value in options.items() if value is not None}
+    if beams is None and given.get("temperature") != 0:
+        return {"temperature": 0.8, **given}
+    owner = "--temperature 0" if beams is None else f"--beams {beams}"
+    for name, value in given.items():
+        if beams is not None or name != "temperature":
+            raise ValueError(f"--{name} {value} contradicts {owner}, with which nothing is drawn")
+    return {}
 
 
 def prepare(parser: Any, arguments: list[str]) -> list[str]:

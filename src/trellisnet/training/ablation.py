@@ -6,7 +6,7 @@ from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
 
-from trellisnet.training.config import Config
+from trellisnet.training.config import TEXT_DEFAULTS, Config
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,8 @@ def _without_parallelism(config: Config) -> str | None:
     """Windows of the same length go on from the one before, as the paper's other models do."""
     if config.model.history != "discard":
         return "the recipe discards no context"
-    config.training.steps += config.model.horizon or 0
+    steps = config.training.steps or TEXT_DEFAULTS["steps"]
+    config.training.steps = steps + (config.model.horizon or 0)
     config.model.history, config.model.horizon = "repackage", None
     return None
 

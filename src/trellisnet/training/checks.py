@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 from trellisnet.core.checks import non_negative, positive_int
 from trellisnet.training.config import Config, TrainingConfig
 
@@ -28,22 +30,23 @@ def check_config(config: Config, processes: int = 1) -> None:
         )
     if training.schedule == "one-cycle" and not training.warmup:
         raise ValueError("training.schedule=one-cycle needs training.warmup, the share of steps on the way up, got 0")
-    untils = [until for until, _ in training.depths]
-    if untils != sorted(set(untils)) or any(depth < 1 for _, depth in training.depths):
-        raise ValueError(f"training.depths must be [epoch, depth] in rising order of epochs, got {training.depths}")
-    if untils and untils[-1] >= training.epochs:
+    if training.tensorboard and find_spec("tensorboard") is None:
+        raise ImportError("training.tensorboard needs a package more: pip install 'trellisnet[tensorboard]'")
+    shares = [share for share, _ in training.depths]
+    if shares != sorted(set(shares)) or not all(0 < share < 1 for share in shares):
         raise ValueError(
-            f"training.depths must end before the last of training.epochs={training.epochs}, which is at the model's "
-            f"own depth, got {training.depths}"
+            f"training.depths must be [share of the epochs, depth] with rising shares between 0 and 1, "
+            f"got {training.depths}"
         )
+    for _, depth in training.depths:
+        positive_int("a depth of training.depths", depth)
 
 
 def _check_numbers(training: TrainingConfig) -> None:
-    for name in ("epochs", "batch_size", "steps", "accumulate", "patience", "evaluate_every", "evaluation_batch"):
+    for name in ("epochs", "batch_size", "accumulate", "patience", "evaluate_every", "evaluation_batch"):
         positive_int(f"training.{name}", getattr(training, name))
     positive_int("training.log_every", training.log_every)
     positive_int("training.seed", training.seed, minimum=0)
-    positive_int("training.sample", training.sample, minimum=0)
     for name in ("learning_rate", "momentum", "weight_decay", "save_minutes"):
         non_negative(f"training.{name}", getattr(training, name))
     if training.clip is not None and not training.clip > 0:
@@ -52,5 +55,6 @@ def _check_numbers(training: TrainingConfig) -> None:
         raise ValueError(f"training.decay must be a number > 1, because rates are divided by it, got {training.decay}")
     if not 0 <= training.warmup < 1:
         raise ValueError(f"training.warmup must be a share of all steps in [0, 1), got {training.warmup}")
-    if training.stop_early is not None:
-        positive_int("training.stop_early", training.stop_early)
+    for name, minimum in (("stop_early", 1), ("steps", 1), ("sample", 0)):
+        if getattr(training, name) is not None:
+            positive_int(f"training.{name}", getattr(training, name), minimum)

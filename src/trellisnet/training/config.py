@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
+
+TEXT_DEFAULTS: dict[str, Any] = {"steps": 64, "evaluation": "streaming", "sample": 400}  # of options that only text has
 
 
 @dataclass
@@ -12,13 +15,13 @@ class About:
 
     Args:
         title: one line.
-        metric: what the result is: "perplexity", "bits", "accuracy" or "mse".
+        metric: what the result is: perplexity, bits, accuracy or mse.
         paper_result: the paper's, on the test split.
         paper_parameters: the paper's count, in millions.
     """
 
     title: str = ""
-    metric: str | None = None
+    metric: Literal["perplexity", "bits", "accuracy", "mse"] | None = None
     paper_result: float | None = None
     paper_parameters: float | None = None
 
@@ -120,7 +123,7 @@ class TrainingConfig:
     Args:
         epochs: passes over the training split.
         batch_size: sequences, or columns of a text, of all processes together.
-        steps: of text: steps of a window that count.
+        steps: of text: steps of a window that count; default 64.
         accumulate: into so many parts a batch is cut, one after the other, to save memory.
         optimiser: sgd, adam or adamw.
         learning_rate: at its highest.
@@ -136,22 +139,25 @@ class TrainingConfig:
         warmup: share of all steps over which the rate rises, in every schedule.
         average: switch to averaged weights when validation stalls (NT-ASGD).
         stop_early: stop when the best evaluation is older than so many; not before the model's own depth is trained.
-        depths: train at another depth until an epoch, as a list of [epoch, depth]; then at `num_layers`.
+        depths: train at another depth until a share of the epochs is done, as a list of [share, depth]; then at
+            `num_layers`.
         precision: float32 or bfloat16 (mixed).
         evaluate_every: epochs between evaluations.
-        evaluation: streaming, exact; or windows, the way of the training windows, as the authors evaluate.
+        evaluation: of text: streaming, exact, the default; or windows, the way of the training windows, as the
+            authors evaluate.
         evaluation_batch: sequences, or columns of a text, that are evaluated side by side.
         seed: of everything random.
         device: auto, cpu, cuda, mps, ...
         on_nan: stop, or skip the step, when the loss is not a number.
         save_minutes: between checkpoints within an epoch; 0: after every step.
         log_every: training steps between entries in the metrics.
-        sample: characters or words that the report shows of a language model's own writing.
+        tensorboard: write the metrics for TensorBoard too; needs `pip install 'trellisnet[tensorboard]'`.
+        sample: of text: characters or words that the report shows of the model's own writing; default 400.
     """
 
     epochs: int = 10
     batch_size: int = 32
-    steps: int = 64
+    steps: int | None = None
     accumulate: int = 1
     optimiser: Literal["sgd", "adam", "adamw"] = "adam"
     learning_rate: float = 1e-3
@@ -165,17 +171,27 @@ class TrainingConfig:
     warmup: float = 0.0
     average: bool = False
     stop_early: int | None = None
-    depths: list[tuple[int, int]] = field(default_factory=list)
+    depths: list[tuple[float, int]] = field(default_factory=list)
     precision: Literal["float32", "bfloat16"] = "float32"
     evaluate_every: int = 1
-    evaluation: Literal["streaming", "windows"] = "streaming"
+    evaluation: Literal["streaming", "windows"] | None = None
     evaluation_batch: int = 32
     seed: int = 0
     device: str = "auto"
     on_nan: Literal["stop", "skip"] = "stop"
     save_minutes: float = 10.0
     log_every: int = 50
-    sample: int = 400
+    tensorboard: bool = False
+    sample: int | None = None
+
+    def depth_in(self, epoch: int) -> int | None:
+        """The depth of an epoch, counted from 0; None is the model's own, which the last epoch always has.
+
+        >>> [TrainingConfig(epochs=5, depths=[(0.4, 2), (0.6, 4)]).depth_in(epoch) for epoch in range(5)]
+        [2, 2, 4, None, None]
+        """
+        ends = ((math.floor(share * self.epochs + 1e-9), depth) for share, depth in self.depths)
+        return next((depth for end, depth in ends if epoch < end), None)
 
 
 @dataclass

@@ -23,7 +23,7 @@ def train_new(config: Config, name: str, folder: Path | None = None) -> Run:
     with workers(config.training.device) as team:
         check_config(config, team.count)
         task = _make_task(config, team)
-        run = _share_folder(config, name, folder, team)
+        run = _share_folder(task.config, name, folder, team)
         with run.locked() if team.first else nullcontext():
             _fit(run, task, team, go_on=False)
         return run
@@ -65,6 +65,8 @@ def _fit(run: Run, task: Task, team: Workers, go_on: bool) -> None:
         else:
             size = task.model.num_parameters / 1e6
             progress.say(f"{type(task.model).__name__}, {size:.2f}M parameters, {total} steps, in {run.folder}")
+        if team.first and run.config.training.tensorboard:
+            run.show_events()
         try:
             metrics = trainer.fit()
         except Interrupted:
@@ -74,8 +76,9 @@ def _fit(run: Run, task: Task, team: Workers, go_on: bool) -> None:
             if not isinstance(error, torch.OutOfMemoryError) and "can't allocate memory" not in str(error):
                 raise
             training = run.config.training
+            steps = "" if training.steps is None else f" and training.steps={training.steps}"
             raise MemoryError(
-                f"out of memory with training.batch_size={training.batch_size} and training.steps={training.steps}: "
+                f"out of memory with training.batch_size={training.batch_size}{steps}: "
                 "try --model.memory recompute, or a larger --training.accumulate"
             ) from error
         if team.first:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 from torch import Tensor, nn
 
@@ -12,7 +13,7 @@ from trellisnet.data.batches import Batch, Batches
 from trellisnet.data.text.data import TextData
 from trellisnet.models.evaluation import perplexity
 from trellisnet.models.language import TrellisLM
-from trellisnet.training.config import Config
+from trellisnet.training.config import TEXT_DEFAULTS, Config
 from trellisnet.training.distribution import Workers
 from trellisnet.training.streaming import stream_columns
 from trellisnet.training.task import Carried, Sums, Task
@@ -27,19 +28,21 @@ class LanguageTask(Task):
     model: TrellisLM
 
     def __init__(self, config: Config, data: TextData) -> None:
-        super().__init__(config)
+        options = {"embedding_size": config.model.hidden_size, **config.model.chosen()}
+        model = TrellisLM(vocab_size=len(data.vocabulary), vocabulary=data.vocabulary, **options)
+        unset = {name: value for name, value in TEXT_DEFAULTS.items() if getattr(config.training, name) is None}
+        super().__init__(replace(config, training=replace(config.training, **unset)), model)
         self.data = data
         self.metric = "bits" if data.vocabulary.kind == "characters" else "perplexity"
-        options = config.model.chosen()
-        options.setdefault("embedding_size", config.model.hidden_size)
-        self.model = TrellisLM(vocab_size=len(data.vocabulary), vocabulary=data.vocabulary, **options)
+        assert self.training.steps is not None
+        self.window = self.training.steps
 
     def train_batches(self, workers: Workers) -> Batches:
         return self._windows("train", self.training.batch_size, workers)
 
     def _windows(self, split: str, batch_size: int, workers: Workers) -> Batches:
         return self.data.batches(
-            split, batch_size, self.training.steps, context=self._context(), rank=workers.rank, world_size=workers.count
+            split, batch_size, self.window, context=self._context(), rank=workers.rank, world_size=workers.count
         )
 
     def loss(
@@ -51,8 +54,7 @@ class LanguageTask(Task):
     def evaluate(self, split: str, workers: Workers, evaluation: str | None = None, depth: int | None = None) -> Sums:
         if (evaluation or self.training.evaluation) == "streaming":
             ids = self.data.splits[split]
-            columns, window = self.training.evaluation_batch, self.training.steps
-            nll, count = stream_columns(self.model, ids, columns, window, workers, depth)
+            nll, count = stream_columns(self.model, ids, self.training.evaluation_batch, self.window, workers, depth)
             return {"nll": nll, "count": float(count)}
         sums, carried = {"nll": 0.0, "count": 0.0}, None
         batch_size = self.training.batch_size
@@ -83,7 +85,7 @@ class LanguageTask(Task):
         how = {"carry": "exact history", "repackage": "repackaged history"}.get(self.model.history)
         how = how or f"the first {self.model.horizon} steps of each as context"
         columns = self.training.batch_size
-        return f"windows of {self.training.steps} in {columns} columns, {how} (the authors' way)"
+        return f"windows of {self.window} in {columns} columns, {how} (the authors' way)"
 
     def fingerprint(self) -> str:
         digest = hashlib.sha256(self.data.vocabulary.to_json().encode())

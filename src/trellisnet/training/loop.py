@@ -252,7 +252,7 @@ class Trainer:
 
     def _depth(self) -> int | None:
         """The depth of the current epoch, where it is not the model's own."""
-        return next((depth for until, depth in self.config.depths if self.batches.epoch < until), None)
+        return self.config.depth_in(self.batches.epoch)
 
     def _mean(self, loss: Tensor) -> float:
         return self.workers.sum({"loss": loss.item()})["loss"] / self.workers.count

@@ -6,6 +6,7 @@ log.txt           what was printed
 environment.json  versions, machine, command, git state
 checkpoints/      the last two, to go on from
 best/, last/      the model as `save_pretrained` writes it: best by validation, and after the last epoch
+tensorboard/      the metrics again, if asked for
 report.html       curves, results, samples; at the end
 """
 
@@ -25,8 +26,9 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from trellisnet.files import replacing
+from trellisnet.files import remove_leftovers, replacing
 from trellisnet.training.config import Config
+from trellisnet.training.events import Events
 
 VERSION = 1
 CONFIG, METRICS = "config.yaml", "metrics.jsonl"
@@ -39,6 +41,7 @@ class Run:
         self.folder, self.config = folder, config
         self.checkpoints = folder / "checkpoints"
         self._lock: FileLock | None = None
+        self._events: Events | None = None
 
     @classmethod
     def create(cls, config: Config, name: str, folder: Path | None = None) -> Run:
@@ -59,7 +62,6 @@ class Run:
                 number += 1
         run = cls(folder, config)
         run.acquire()
-        run.checkpoints.mkdir()
         run._write_yaml(CONFIG, {"version": VERSION, **config.to_dict()})
         run.write_json("environment.json", _environment())
         return run
@@ -89,6 +91,8 @@ class Run:
         except Timeout:
             raise ValueError(f"run folder {self.folder} is in use by another process") from None
         self._lock = lock
+        self.checkpoints.mkdir(exist_ok=True)
+        remove_leftovers(self.folder, self.checkpoints, self.folder / "best", self.folder / "last")
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -102,6 +106,9 @@ class Run:
 
     def release(self) -> None:
         """Let others write."""
+        if self._events is not None:
+            self._events.close()
+            self._events = None
         if self._lock is not None:
             self._lock.release()
             self._lock = None
@@ -115,6 +122,12 @@ class Run:
         """Add a line to metrics.jsonl."""
         with (self.folder / METRICS).open("a", encoding="utf-8") as file:
             file.write(json.dumps(entry) + "\n")
+        if self._events is not None:
+            self._events.add(entry)
+
+    def show_events(self) -> None:
+        """Write the metrics for TensorBoard too, those so far and those to come."""
+        self._events = Events(self.folder / "tensorboard", self.metrics())
 
     def metrics(self) -> list[dict[str, Any]]:
         """All lines of metrics.jsonl that are whole."""

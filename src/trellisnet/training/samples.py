@@ -28,7 +28,7 @@ def describe_model(task: Task) -> dict[str, Any]:
 
 
 def _writing(task: LanguageTask) -> list[dict[str, str]]:
-    length = task.config.training.sample
+    length = task.training.sample
     if not length:
         return []
     split = "valid" if "valid" in task.splits else task.splits[-1]

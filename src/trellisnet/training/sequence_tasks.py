@@ -13,8 +13,9 @@ from trellisnet.data.batches import Batch, Batches
 from trellisnet.data.sequences.data import SequenceData
 from trellisnet.models.heads import IGNORED
 from trellisnet.models.language import TrellisLM
+from trellisnet.models.pretrained import Pretrained
 from trellisnet.models.sequence import TrellisClassifier, TrellisRegressor
-from trellisnet.training.config import Config
+from trellisnet.training.config import TEXT_DEFAULTS, Config
 from trellisnet.training.distribution import Workers
 from trellisnet.training.task import Carried, Sums, Task
 
@@ -25,8 +26,11 @@ class SequenceTask(Task):
     unit = "sequences"
     summed: tuple[str, ...]  # what `_judge` returns, the same in all processes even if one has no batch
 
-    def __init__(self, config: Config, data: SequenceData) -> None:
-        super().__init__(config)
+    def __init__(self, config: Config, data: SequenceData, model: Pretrained) -> None:
+        for name in TEXT_DEFAULTS:
+            if (value := getattr(config.training, name)) is not None:
+                raise ValueError(f"training.{name} belongs to text, and {data.name} is none: got {value!r}")
+        super().__init__(config, model)
         self.data = data
 
     def train_batches(self, workers: Workers) -> Batches:
@@ -93,8 +97,8 @@ class ClassificationTask(AccuracyTask):
     model: TrellisClassifier
 
     def __init__(self, config: Config, data: SequenceData) -> None:
-        super().__init__(config, data)
-        self.model = TrellisClassifier(data.input_size, num_classes=data.output_size, **config.model.chosen())
+        model = TrellisClassifier(data.input_size, num_classes=data.output_size, **config.model.chosen())
+        super().__init__(config, data, model)
 
     def _judge(self, batch: Batch, depth: int | None) -> Sums:
         out = self.model(batch.inputs, batch.targets, lengths=batch.lengths, depth=depth)
@@ -110,8 +114,8 @@ class RegressionTask(SequenceTask):
     model: TrellisRegressor
 
     def __init__(self, config: Config, data: SequenceData) -> None:
-        super().__init__(config, data)
-        self.model = TrellisRegressor(data.input_size, num_values=data.output_size, **config.model.chosen())
+        model = TrellisRegressor(data.input_size, num_values=data.output_size, **config.model.chosen())
+        super().__init__(config, data, model)
 
     def _judge(self, batch: Batch, depth: int | None) -> Sums:
         difference = self.model(batch.inputs, lengths=batch.lengths, depth=depth).prediction - batch.targets
@@ -131,10 +135,9 @@ class TokenTask(AccuracyTask):
     model: TrellisLM
 
     def __init__(self, config: Config, data: SequenceData) -> None:
-        super().__init__(config, data)
-        options = config.model.chosen()
-        options.setdefault("embedding_size", data.input_size)
-        self.model = TrellisLM(vocab_size=max(data.input_size, data.output_size), **options)
+        options = {"embedding_size": data.input_size, **config.model.chosen()}
+        model = TrellisLM(vocab_size=max(data.input_size, data.output_size), **options)
+        super().__init__(config, data, model)
 
     def loss(
         self, model: nn.Module, batch: Batch, carried: Carried, depth: int | None

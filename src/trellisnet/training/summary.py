@@ -83,7 +83,14 @@ def summarise(run: Run) -> Summary:
 
 def _read_json(path: Path) -> dict[str, Any]:
     """A file's content; nothing, if the run has not written it yet."""
-    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    if not path.is_file():
+        return {}
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged: {error}") from None
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} is damaged: expected a mapping, got {type(content).__name__}")
     return content
 
 

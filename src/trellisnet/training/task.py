@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import fields, replace
 
 from torch import Tensor, nn
 
 from trellisnet.core.state import TrellisState
+from trellisnet.core.trellis import TrellisNet
 from trellisnet.data.batches import Batch, Batches
 from trellisnet.models.pretrained import Pretrained
-from trellisnet.training.config import Config
+from trellisnet.training.config import Config, ModelConfig
 from trellisnet.training.distribution import Workers
 
 Carried = TrellisState | None
@@ -20,7 +23,12 @@ Sums = dict[str, float]  # additive over batches and processes; metrics are made
 class Task(ABC):
     """A dataset and a model for it.
 
+    Args:
+        config: what was asked for.
+        model: built from it.
+
     Attributes:
+        config: the same with all values resolved: those too that were left to the model.
         metric: the name of what validation is judged by; lower is better, except for accuracy.
         unit: what throughput counts.
     """
@@ -29,8 +37,9 @@ class Task(ABC):
     unit: str
     model: Pretrained
 
-    def __init__(self, config: Config) -> None:
-        self.config, self.training = config, config.training
+    def __init__(self, config: Config, model: Pretrained) -> None:
+        self.config = replace(config, model=_resolved(config.model, model))
+        self.training, self.model = self.config.training, model
 
     @abstractmethod
     def train_batches(self, workers: Workers) -> Batches:
@@ -71,3 +80,12 @@ class Task(ABC):
     @abstractmethod
     def splits(self) -> list[str]:
         """The splits there are."""
+
+
+def _resolved(chosen: ModelConfig, model: Pretrained) -> ModelConfig:
+    """With the defaults of the model and of its net; what stays None is no option of this model."""
+    defaults = {name: option.default for name, option in inspect.signature(TrellisNet).parameters.items()}
+    known = {**defaults, **model.config}
+    return replace(
+        chosen, **{f.name: known[f.name] for f in fields(chosen) if f.name in known and known[f.name] is not None}
+    )
