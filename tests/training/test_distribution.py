@@ -2,6 +2,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 from torch import distributed
@@ -23,9 +24,13 @@ COMMON = ["--training.epochs", "2", "--training.log_every", "1", "--training.bat
 COMMON += ["--training.evaluation_batch", "6", "--training.save_minutes", "0"]
 
 
-def train(processes, arguments, cwd):
+def command_of(processes, arguments):
     start = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(processes), "-m"]
-    command = [sys.executable, *(start if processes > 1 else ["-m"]), "trellisnet", "train", *arguments]
+    return [sys.executable, *(start if processes > 1 else ["-m"]), "trellisnet", "train", *arguments]
+
+
+def train(processes, arguments, cwd):
+    command = command_of(processes, arguments)
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment, cwd=cwd)
     assert done.returncode == 0, done.stderr
@@ -33,7 +38,7 @@ def train(processes, arguments, cwd):
 
 
 def metrics(run):
-    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines(True) if line.endswith("\n")]
 
 
 @pytest.mark.skipif(not distributed.is_available(), reason="this torch has no distributed package")
@@ -86,3 +91,29 @@ def test_two_processes_resume_bit_by_bit(tmp_path):
     done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
     assert done.returncode == 2
     assert "was trained by 2 processes and must go on with as many, got 1" in done.stderr
+
+
+REAL = {
+    "words": ["word-ptb-small", *(f"--model.{name}_dropout=0" for name in ("input", "hidden", "output", "weight"))],
+    "pixels": ["perm-mnist-small", *(f"--model.{name}_dropout=0" for name in ("hidden", "output"))],
+}
+
+
+@pytest.mark.corpora
+@pytest.mark.skipif(not distributed.is_available(), reason="this torch has no distributed package")
+@pytest.mark.parametrize("task", REAL)
+def test_two_processes_learn_as_one_on_real_data(task, real_data, tmp_path):
+    """The first 50 steps; then each run is asked to stop."""
+    losses = {}
+    for processes in (1, 2):
+        run = tmp_path / str(processes)
+        flags = [*REAL[task], "--training.log_every", "1", "--to", str(run), "--data.root", real_data]
+        with subprocess.Popen(command_of(processes, flags), cwd=tmp_path, stderr=subprocess.DEVNULL) as process:
+            while process.poll() is None and not (run / "metrics.jsonl").exists():
+                time.sleep(0.1)
+            while process.poll() is None and len(metrics(run)) < 50:
+                time.sleep(0.1)
+            process.terminate()
+        losses[processes] = [entry["loss"] for entry in metrics(run)[:50]]
+    assert len(losses[1]) == 50
+    assert losses[1] == pytest.approx(losses[2], abs=1e-5)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from trellisnet.training.summary import Summary
+    from trellisnet.training.reporting.summary import Summary
 
 HEAD = ("run", "dataset", "parameters", "epochs", "metric", "best valid", "test", "paper")
 TEXTS = ("run", "dataset", "metric")  # columns that are no numbers
@@ -26,8 +26,8 @@ def compare(runs: list[str], plot: str | None = None) -> None:
         runs: folders of runs.
         plot: an HTML file for all losses and validation curves, each kind in one chart.
     """
+    from trellisnet.training.reporting.summary import summarise  # noqa: PLC0415
     from trellisnet.training.runs import Run  # noqa: PLC0415
-    from trellisnet.training.summary import summarise  # noqa: PLC0415
 
     if not runs:
         raise ValueError("at least one run is needed, such as `trellisnet compare runs/demo-1`")
@@ -76,7 +76,7 @@ def _names(runs: Sequence[str], summaries: Sequence[Summary]) -> list[str]:
 
 
 def _row(name: str, summary: Summary) -> list[str]:
-    from trellisnet.training.summary import told, told_count  # noqa: PLC0415
+    from trellisnet.training.reporting.summary import told, told_count  # noqa: PLC0415
 
     best, metric, planned = summary.best(), summary.metric, summary.config.training.epochs
     return [
@@ -128,9 +128,9 @@ def _write_plot(
 ) -> None:
     """All curves as one page."""
     from trellisnet.files import replacing  # noqa: PLC0415
-    from trellisnet.training.figures import Series  # noqa: PLC0415
-    from trellisnet.training.pages import escaped, figure, figures, page, section, table  # noqa: PLC0415
-    from trellisnet.training.report import loss_chart, validation_chart  # noqa: PLC0415
+    from trellisnet.training.reporting.figures import Series  # noqa: PLC0415
+    from trellisnet.training.reporting.pages import escaped, figure, figures, page, section, table  # noqa: PLC0415
+    from trellisnet.training.reporting.report import loss_chart, validation_chart  # noqa: PLC0415
 
     named = list(enumerate(zip(names, summaries, strict=True)))
     charts = [

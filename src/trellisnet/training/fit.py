@@ -88,7 +88,7 @@ def _fit(run: Run, task: Task, team: Workers, go_on: bool) -> None:
 
 def _conclude(run: Run, task: Task, metrics: Mapping[str, Mapping[str, float]], progress: Progress) -> None:
     """Samples, report, and the last words."""
-    from trellisnet.training.report import write_report  # noqa: PLC0415
+    from trellisnet.training.reporting.report import write_report  # noqa: PLC0415
     from trellisnet.training.samples import describe_model  # noqa: PLC0415
 
     described = describe_model(task)

@@ -10,10 +10,10 @@ from typing import Any
 
 from trellisnet.files import replacing
 from trellisnet.training.config import About
-from trellisnet.training.figures import Series, heat_map, line_chart, scatter_chart
-from trellisnet.training.pages import escaped, figure, figures, page, section, table, verbatim
+from trellisnet.training.reporting.figures import Series, heat_map, line_chart, scatter_chart
+from trellisnet.training.reporting.pages import escaped, figure, figures, page, section, table, verbatim
+from trellisnet.training.reporting.summary import Summary, summarise, told, told_count
 from trellisnet.training.runs import CONFIG, Run
-from trellisnet.training.summary import Summary, summarise, told, told_count
 
 REPORT = "report.html"
 MOST_CLASSES = 100  # of a confusion matrix that can be read

@@ -4,8 +4,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from trellisnet.training.axes import make_axis
-from trellisnet.training.figures import COLOURS, Series, heat_map, line_chart, scatter_chart, thin
+from trellisnet.training.reporting.axes import make_axis
+from trellisnet.training.reporting.figures import COLOURS, Series, heat_map, line_chart, scatter_chart, thin
 
 INF, NAN = math.inf, math.nan
 HARD = {

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from trellisnet.training.config import Config
-from trellisnet.training.figures import Point
+from trellisnet.training.reporting.figures import Point
 from trellisnet.training.runs import Run
 
 METRICS = ("accuracy", "mse", "perplexity", "bits", "loss")  # in what order to guess, if a run's recipe names none

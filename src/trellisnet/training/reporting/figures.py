@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trellisnet.training.axes import Axis, drawable, make_axis
-from trellisnet.training.pages import escaped
+from trellisnet.training.reporting.axes import Axis, drawable, make_axis
+from trellisnet.training.reporting.pages import escaped
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 DASHES = ("", "7 3", "2 3")  # when all colours are taken

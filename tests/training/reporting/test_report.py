@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 import pytest
 
 from trellisnet.training.config import About, Config, DataConfig, TrainingConfig
-from trellisnet.training.report import write_report
+from trellisnet.training.reporting.report import write_report
 from trellisnet.training.runs import Run
 
 COMMAND = ["__main__.py", "train", "word-ptb", "--training.epochs", "4", "--data.options", "{path: my text}"]
