@@ -61,11 +61,20 @@ class Scaled(nn.Module, Cell):
     def forward(self, pre, memory):
         return (pre.squeeze(-2) * self.scale).tanh(), None
 
-    __call__ = nn.Module.__call__
+
+class CellFirst(Cell, nn.Module):
+    """The same with its bases in the other order."""
+
+    gates, has_memory, forward = 1, False, Scaled.forward
+
+    def __init__(self, width):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(width))
 
 
-def test_parameters_of_a_users_cell_are_trained():
-    net = TrellisNet(2, 4, num_layers=3, cell=Scaled(4))
+@pytest.mark.parametrize("kind", [Scaled, CellFirst])
+def test_parameters_of_a_users_cell_are_trained(kind):
+    net = TrellisNet(2, 4, num_layers=3, cell=kind(4))
     assert "cell.scale" in dict(net.named_parameters())
     net(torch.randn(5, 2, 2))[0].square().sum().backward()
     assert net.cell.scale.grad.abs().min() > 0

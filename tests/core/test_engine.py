@@ -248,17 +248,19 @@ def test_without_gradients_nothing_is_kept(monkeypatch):
     assert not kept
 
 
-def test_a_state_goes_through_export_and_vmap():
+def test_a_state_goes_through_export_and_vmap(tmp_path):
     net = TrellisNet(3, 5, 4).eval()
     x = torch.randn(6, 2, 3)
     with torch.no_grad():
         _, state = net(x)
     exported = torch.export.export(net, (x, state))
-    again, after = exported.module()(x, state)
+    torch.export.save(exported, tmp_path / "net.pt2")
     expected, expected_state = net(x, state)
-    assert_close(
-        (again, after.h, after.c, after.x), (expected, expected_state.h, expected_state.c, expected_state.x), 1e-12
-    )
+    for program in (exported, torch.export.load(tmp_path / "net.pt2")):
+        again, after = program.module()(x, state)
+        assert_close(
+            (again, after.h, after.c, after.x), (expected, expected_state.h, expected_state.c, expected_state.x), 1e-12
+        )
     _, states = torch.func.vmap(net)(torch.stack([x, 2 * x]))
     assert_close(states.h[0], state.h, 1e-12)
 

@@ -1,5 +1,6 @@
 import math
 
+import numpy as np
 import pytest
 import torch
 
@@ -20,6 +21,14 @@ def read(lm, ids):
     log_prob = lm.eval().log_prob(ids[:, :-1]).gather(2, ids[:, 1:, None]).squeeze(2).detach()
     lm.train(was)
     return log_prob
+
+
+def test_tokens_of_a_dataset_are_read_as_they_are(lm):
+    """They are arrays of small integers that cannot be written to."""
+    ids = torch.randint(WORDS, (1, 24))
+    array = ids[0].numpy().astype(np.uint16)
+    array.setflags(write=False)
+    assert_close(lm.score(array).log_prob, lm.score(ids).log_prob, 0)
 
 
 @pytest.mark.parametrize("window", [1, 4, 7, 100])

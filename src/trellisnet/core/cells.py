@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from trellisnet.core.checks import one_of
 
@@ -25,7 +25,7 @@ class Cell:
 
     Ordinary torch operations are enough: gradients come from autograd. The hidden state is what the next
     layer's convolution reads (dropout masks it); the memory goes to the next layer's cell unmasked.
-    A cell with parameters also derives from `nn.Module`.
+    A cell with parameters also derives from `nn.Module`, and writes `forward` instead of `__call__`.
 
     >>> class Highway(Cell):
     ...     gates, has_memory = 2, True
@@ -46,6 +46,9 @@ class Cell:
 
     def __call__(self, pre: Tensor, memory: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """Map pre-activations (N, G, H) and the memory (N, H) to a hidden state and a memory (N, H)."""
+        if isinstance(self, nn.Module):  # also where `Cell` stands first among the bases
+            state: tuple[Tensor, Tensor | None] = nn.Module.__call__(self, pre, memory)
+            return state
         raise TypeError(f"{type(self).__name__} does not define __call__(pre, memory)")
 
 

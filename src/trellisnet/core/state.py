@@ -141,4 +141,9 @@ register_pytree_node(
     _unflatten,
     serialized_type_name="trellisnet.TrellisState",
     flatten_with_keys_fn=_flatten_with_keys,
+    to_dumpable_context=list,
+    from_dumpable_context=tuple,  # a saved program keeps JSON, which knows no tuples
 )
+
+# it holds tensors and numbers only, so a file with one may be read by `torch.load` and `torch.export.load`
+torch.serialization.add_safe_globals([TrellisState])

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from operator import index
 from typing import Any, SupportsIndex
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -212,7 +213,8 @@ class TextMethods(Pretrained):
         if isinstance(text, str):
             text = self._need_vocabulary().encode(text)
         try:
-            ids = torch.as_tensor(text, device="cpu")
+            # a copy of an array: those of a dataset cannot be written to, and torch warns of such
+            ids = torch.as_tensor(np.array(text) if isinstance(text, np.ndarray) else text, device="cpu")
         except (TypeError, ValueError, RuntimeError, OverflowError):
             ids = torch.zeros(())
         if ids.dim() != 1 or (ids.is_floating_point() and ids.numel()):
