@@ -3,18 +3,20 @@
 `characters` is language modelling (depth 8, dilation 1) on Python's own library, `deep` the same with 24 layers;
 `adding` is the adding problem over 40 steps (dilations 1 to 32, only the last step read). The loss is the mean over the
 last tenth of the training. Run it with `python benchmarks/init_study.py`; it takes half an hour on two cores.
+`python benchmarks/init_study.py vectors` compares how the word vectors of a language model start, in minutes.
 """
 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from trellisnet import TrellisNet
+from trellisnet import TrellisLM, TrellisNet
 from trellisnet.data import TextBatches
 from trellisnet.data.text.library import load_library
 
@@ -86,6 +88,25 @@ def adding(start: Start, rate: float, steps: int = 800) -> float:
     return _train(nn.ModuleList([net, head]), loss, rate, steps)
 
 
+def vectors(bound: float, channels: int, steps: int = 150) -> float:
+    """Bits per character of a language model whose tied word vectors start from U(-bound, bound)."""
+    data = load_library()
+    batches = iter(TextBatches(data.splits["train"][:400_000], batch_size=32, steps=32))
+    lm = TrellisLM(len(data.vocabulary), channels, 128, num_layers=8)
+    nn.init.uniform_(lm.embedding.weight, -bound, bound)
+    state = None
+
+    def loss(_: int) -> Tensor:
+        nonlocal state
+        batch = next(batches)
+        out = lm(batch.inputs, batch.targets, state)
+        state = out.state
+        bits: Tensor = out.loss / math.log(2)
+        return bits
+
+    return _train(lm, loss, 4e-3, steps)
+
+
 def _train(model: nn.Module, loss: Callable[[int], Tensor], rate: float, steps: int) -> float:
     optimizer = torch.optim.Adam(model.parameters(), lr=rate)
     losses = []
@@ -99,8 +120,25 @@ def _train(model: nn.Module, loss: Callable[[int], Tensor], rate: float, steps: 
     return sum(losses[-steps // 10 :]) / (steps // 10)
 
 
+def compare_vectors() -> None:
+    print(f"{'word vectors':24} {'16 channels':>12} {'64 channels':>12} {'128 channels':>13}  bits, means of 3 seeds")
+    for scale in (None, 1, 2, 4, 6, 8, 12):
+        name = "paper: U(+-0.1)" if scale is None else f"U(+-{scale}/sqrt(E))"
+        results = []
+        for channels in (16, 64, 128):
+            values = []
+            for seed in range(3):
+                torch.manual_seed(seed)
+                values.append(vectors(0.1 if scale is None else scale / math.sqrt(channels), channels))
+            results.append(sum(values) / 3)
+        print(f"{name:24} {results[0]:12.3f} {results[1]:12.3f} {results[2]:13.3f}", flush=True)
+
+
 def main() -> None:
     torch.set_flush_denormal(True)
+    if sys.argv[1:] == ["vectors"]:
+        compare_vectors()
+        return
     print(
         f"{'initialisation':34} {'characters (bits)':>18} {'deep (bits)':>12} {'adding (error)':>15}  means of 3 seeds"
     )

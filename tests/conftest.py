@@ -1,5 +1,9 @@
+import os
+
 import pytest
 import torch
+
+REAL_DATA = os.environ.get("TRELLISNET_DATA")
 
 torch.set_num_threads(1)  # the tests' tensors are small: threads would mostly wait for each other
 
@@ -20,3 +24,11 @@ def _exact():
     torch.manual_seed(0)
     yield
     torch.set_default_dtype(before)
+
+
+@pytest.fixture
+def real_data():
+    """The folder of the real corpora, which tests marked `corpora` need."""
+    if not REAL_DATA:
+        pytest.skip("needs the real corpora: set $TRELLISNET_DATA to a folder that has them (see docs/data.md)")
+    return REAL_DATA

@@ -1,11 +1,8 @@
 import gzip
-import os
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-
-REAL_DATA = os.environ.get("TRELLISNET_DATA")
 
 
 @pytest.fixture(autouse=True)
@@ -15,13 +12,6 @@ def cache(tmp_path_factory, monkeypatch):
     monkeypatch.setenv("TRELLISNET_CACHE", str(folder))
     monkeypatch.delenv("TRELLISNET_DATA", raising=False)
     return folder
-
-
-@pytest.fixture
-def real_data():
-    if not REAL_DATA:
-        pytest.skip("needs the real corpora: set $TRELLISNET_DATA to a folder that has them (see docs/data.md)")
-    return REAL_DATA
 
 
 class Server:

@@ -75,5 +75,6 @@ def shrunk(config):
     model.hidden_size, model.output_size = 12, model.output_size and 9
     model.num_layers = min(model.num_layers, 4 if config.data.name != "copy-memory" else 10)
     model.aux_every = model.aux_every and 2
+    model.groups, model.horizon = model.groups and [6, 6], model.horizon and 5
     training.batch_size = 4 * training.accumulate
     return config

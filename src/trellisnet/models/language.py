@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -122,7 +123,8 @@ class TrellisLM(TextMethods):
                 )
         self.net = TrellisNet(embedding_size, hidden_size, num_layers, output_size, device=device, dtype=dtype, **net)
         self.embedding = nn.Embedding(vocab_size, embedding_size, device=device, dtype=dtype)
-        nn.init.uniform_(self.embedding.weight, -0.1, 0.1)  # as the paper's; the default N(0, 1) drowns the rest
+        bound = 0.1 if self.net.init == "paper" else 6 / math.sqrt(embedding_size)
+        nn.init.uniform_(self.embedding.weight, -bound, bound)
         self.head = make_head(
             head,
             self.net.output_size,
