@@ -1,9 +1,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: test demo bench bench-data lint clean
+.PHONY: test demo docs figures bench bench-data lint clean
 
-test: .venv/installed lint  ## everything that guards the project
+test: .venv/installed lint docs  ## everything that guards the project
 	$(BIN)/python -m pytest
 
 lint: .venv/installed
@@ -14,6 +14,12 @@ lint: .venv/installed
 demo: .venv/installed  ## train a small character model on Python's own library, and write a report
 	$(BIN)/trellisnet train demo
 
+docs: .venv/installed  ## the documentation as a site, in site/; a broken link is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
+figures: .venv/installed  ## draw the documentation's figures and tables anew
+	$(BIN)/python docs/figures/make.py
+
 bench: .venv/installed  ## speed, memory and streaming as ratios, in benchmarks/results.json
 	$(BIN)/python benchmarks/run.py
 
@@ -23,8 +29,8 @@ bench-data: .venv/installed  ## tokenising speed and memory, in benchmarks/token
 # constraints.txt pins every version; torch 2.13.0 there is the CPU build where one is at hand
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev,bench]"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev,docs,bench]"
 	touch $@
 
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist site

@@ -1,0 +1,79 @@
+"""The tables of measurements, written into a page between marks: `<!-- NAME -->` and `<!-- end -->`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from charts import CONTESTANTS, SHAPES, results
+
+
+def filled(page: str) -> str:
+    """A page with all its tables as the measurements have them now."""
+
+    def table(match: re.Match[str]) -> str:
+        return f"{match[1]}\n{TABLES[match[2]]()}\n{match[3]}"
+
+    return re.sub(r"(<!-- ([a-z]+) -->)\n.*?(<!-- end -->)", table, page, flags=re.DOTALL)
+
+
+def _markdown(head: list[str], rows: list[list[str]]) -> str:
+    lines = ["| " + " | ".join(row) + " |" for row in (head, *rows)]
+    return "\n".join(["", lines[0], "|---" * len(head) + "|", *lines[1:], ""])
+
+
+def _by_shape(section: str, column: str, unit: str, ratio: str, digits: str) -> str:
+    measured = {(row["shape"], row["contestant"]): row for row in results()[section]}
+    rows = []
+    for contestant, (name, _) in CONTESTANTS.items():
+        cells = [measured[shape, contestant] for shape in SHAPES]
+        rows.append([name, *(f"{cell[column]:{digits}} {unit} ({_times(cell[ratio])})" for cell in cells)])
+    return _markdown(["", *(words[0] for words in SHAPES.values())], rows)
+
+
+def _times(value: float) -> str:
+    return f"{value:.3g}x"
+
+
+def _training() -> str:
+    return _by_shape("training", "seconds", "s", "speedup", ".2f")
+
+
+def _memory() -> str:
+    return _by_shape("memory", "MB", "MB", "of plain", ",")
+
+
+def _streaming() -> str:
+    rows = [
+        [
+            row["hidden x layers"],
+            row["contestant"],
+            f"{row['ms']:.3g}",
+            _times(row["speedup"]),
+            _times(row["times bare"]),
+        ]
+        for row in results()["streaming"]
+    ]
+    return _markdown(["width x layers", "", "ms", "faster than plain", "time of the bare products"], rows)
+
+
+def _generation() -> str:
+    rows = [
+        [row["contestant"], f"{row['words/s']:.0f}", _times(row["of the stream's time"])]
+        for row in results()["generation"]
+    ]
+    return _markdown(["a word by", "words a second", "time of the stream"], rows)
+
+
+def _vocabulary() -> str:
+    rows = [[f'`"{row["head"]}"`', f"{row['MB']:,}", _times(row["of softmax"])] for row in results()["vocabulary"]]
+    return _markdown(["head", "MB", "memory of the softmax"], rows)
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "training": _training,
+    "memory": _memory,
+    "streaming": _streaming,
+    "generation": _generation,
+    "vocabulary": _vocabulary,
+}
