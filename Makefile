@@ -28,6 +28,7 @@ bench-data: .venv/installed  ## tokenising speed and memory, in benchmarks/token
 
 # constraints.txt pins every version; torch 2.13.0 there is the CPU build where one is at hand
 .venv/installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11, 5) and "constraints.txt needs Python 3.11.5 or newer: make PYTHON=python3.12 ...")'
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev,docs,bench]"
 	touch $@

@@ -70,6 +70,8 @@ def test_every_command_explains_itself(command, capsys):
         (["evaluate", "run", "--limit", "5"], "--limit belongs to --cache_size or --dynamic_rate"),
         (["evaluate", "run", "--limit", "-5", "--cache_size", "9"], "--limit must be an integer >= 2, got -5"),
         (["evaluate", "run", "--evaluation", "windows", "--cache_size", "9"], "--evaluation cannot be chosen with"),
+        (["evaluate", "run", "--dynamic_rate", "0"], "--dynamic_rate must be a number > 0, got 0"),
+        (["evaluate", "run", "--dynamic_rate", "1", "--dynamic_window", "0"], "--dynamic_window must be an integer"),
         (["generate", "run", "--beams", "4", "--top_k", "3"], "--top_k 3 contradicts --beams 4"),
         (["generate", "run", "--temperature", "0", "--seed", "0"], "--seed 0 contradicts --temperature 0"),
         (["train", "adding", "--training.steps", "9"], "training.steps belongs to text, and adding is none: got 9"),

@@ -3,6 +3,7 @@
 import ast
 import json
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -87,6 +88,10 @@ def test_the_sdist_has_what_a_reader_needs(sdist):
     assert {"README.md", "CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md", "LICENSE", "pyproject.toml"} <= names
     assert {path.relative_to(ROOT).as_posix() for path in (ROOT / "examples").glob("*.py")} <= names
     assert not {name.split("/")[0] for name in names} & {"tests", "benchmarks", "docs", ".venv", "runs"}
+
+
+def test_the_changelog_tells_of_this_version():
+    assert re.search(rf"^## {re.escape(__version__)} - \d{{4}}-\d\d-\d\d$", (ROOT / "CHANGELOG.md").read_text(), re.M)
 
 
 def test_the_citation_is_of_this_version():

@@ -61,10 +61,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (UsageError, ValueError, TypeError, OSError, RuntimeError, ImportError, MemoryError, LookupError) as error:
         if debug:
             raise
-        # what is wrong with the values is so in every process that torchrun started: one of them says it
-        if not isinstance(error, (UsageError, ValueError, TypeError)) or os.environ.get("LOCAL_RANK", "0") == "0":
-            message = " ".join(str(error).split()) or type(error).__name__
+        rank = os.environ.get("LOCAL_RANK", "0")
+        message = " ".join(str(error).split()) or type(error).__name__
+        if rank == "0":
             print(f"trellisnet: {message}", file=sys.stderr)
+        elif not isinstance(error, UsageError):  # which every process that torchrun started has met
+            print(f"trellisnet, process {rank}: {message}", file=sys.stderr)
         return USER_ERROR
 
 

@@ -131,7 +131,7 @@ def require_tokenizers() -> Any:
     try:
         import tokenizers  # noqa: PLC0415
     except ImportError as error:
-        raise ImportError("kind 'bpe' needs the tokenizers package: pip install 'trellisnet[text]'") from error
+        raise ImportError("kind 'bpe' needs the tokenizers package, of the extra 'text'") from error
     return tokenizers
 
 

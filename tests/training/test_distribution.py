@@ -108,11 +108,12 @@ def test_two_processes_learn_as_one_on_real_data(task, real_data, tmp_path):
     for processes in (1, 2):
         run = tmp_path / str(processes)
         flags = [*REAL[task], "--training.log_every", "1", "--to", str(run), "--data.root", real_data]
-        with subprocess.Popen(command_of(processes, flags), cwd=tmp_path, stderr=subprocess.DEVNULL) as process:
+        with subprocess.Popen(command_of(processes, flags), cwd=tmp_path) as process:
             while process.poll() is None and not (run / "metrics.jsonl").exists():
                 time.sleep(0.1)
             while process.poll() is None and len(metrics(run)) < 50:
                 time.sleep(0.1)
+            assert process.poll() is None, "it ended before 50 steps"
             process.terminate()
         losses[processes] = [entry["loss"] for entry in metrics(run)[:50]]
     assert len(losses[1]) == 50

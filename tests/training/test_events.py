@@ -21,7 +21,7 @@ def read(folder):
 
 
 def test_tensorboard_shows_the_metrics_once(tmp_path):
-    """Also after going on: what was written after the checkpoint is not there twice."""
+    """Also after going on when all was done."""
     run = fit.train_new(tiny_config(tensorboard=True), "run", tmp_path / "run")
     shown = read(tmp_path / "run" / "tensorboard")
     losses = [(entry["step"], pytest.approx(entry["loss"])) for entry in run.metrics() if "loss" in entry]
@@ -32,8 +32,32 @@ def test_tensorboard_shows_the_metrics_once(tmp_path):
     assert read(tmp_path / "run" / "tensorboard") == shown
 
 
+def test_what_was_written_after_a_checkpoint_is_not_there_twice(tmp_path, monkeypatch):
+    """The only checkpoint is the first epoch's; the run is killed well into the second."""
+
+    class Killed(BaseException):
+        pass
+
+    advance = Progress.advance
+
+    def advance_or_die(self, at, *args):
+        advance(self, at, *args)
+        if at == 25:
+            raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Progress, "advance", advance_or_die)
+        with pytest.raises(Killed):
+            fit.train_new(tiny_config(tensorboard=True, log_every=1), "run", tmp_path / "run")
+    assert len(read(tmp_path / "run" / "tensorboard")["training/loss"]) == 24
+    run = fit.resume(tmp_path / "run")
+    steps = [entry["step"] for entry in run.metrics() if "loss" in entry]
+    assert steps == list(range(1, len(steps) + 1))
+    assert [step for step, _ in read(tmp_path / "run" / "tensorboard")["training/loss"]] == steps
+
+
 def test_without_the_package_nothing_is_begun(tmp_path, monkeypatch):
     monkeypatch.setattr(checks, "find_spec", lambda name: None)
-    with pytest.raises(ImportError, match=r"training.tensorboard needs .* pip install 'trellisnet\[tensorboard\]'"):
+    with pytest.raises(ImportError, match=r"training\.tensorboard needs the tensorboard package, of the extra"):
         fit.train_new(tiny_config(tensorboard=True), "run", tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -42,7 +42,7 @@ def test_a_language_model_learns_and_writes(tmp_path, monkeypatch):
     config = tiny_config({"hidden_size": 16}, epochs=8, learning_rate=0.02)
     done = run(tiny_text(), config, tmp_path / "run", monkeypatch)
     values = [entry["valid"]["bits"] for entry in done.metrics() if "valid" in entry]
-    assert values[-1] < 0.6 * values[0]
+    assert values[-1] < 1.2 < values[0]  # each character has two successors: one bit is the least
     (sample,) = json.loads((done.folder / "result.json").read_text())["samples"]
     assert len(sample["text"]) == 5
 

@@ -11,6 +11,7 @@ from trellisnet.training.checks import check_config
 from trellisnet.training.config import Config
 from trellisnet.training.loop import Trainer
 from trellisnet.training.recipes import load_recipe, merged, recipe_names
+from trellisnet.training.runs import Run
 from trellisnet.training.tasks import make_task
 
 PAPER = ["char-ptb", "perm-mnist", "seq-cifar10", "seq-mnist", "wikitext-103"]
@@ -148,6 +149,15 @@ def test_options_of_text_are_no_options_of_sequences(name, value, monkeypatch):
     monkeypatch.setattr(tasks, "load", lambda *a, **k: tiny_sequences())
     with pytest.raises(ValueError, match=f"training.{name} belongs to text, and tiny is none: got '?{value}"):
         make_task(config_of("seq-mnist", f"--training.{name}", value))
+
+
+@pytest.mark.parametrize("name", PAPER + SMALL + TEMPLATES)
+def test_a_configuration_survives_its_file(name, tmp_path):
+    """And the file is a recipe: a run can be repeated from it."""
+    config = config_of(name)
+    Run.create(config, name, tmp_path / "run").release()
+    assert Run.open(tmp_path / "run").config == config
+    assert config_of(str(tmp_path / "run" / "config.yaml")) == config
 
 
 @pytest.mark.parametrize("name", ["demo", "seq-mnist"])

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from trellisnet.commands.arguments import take_positional
-from trellisnet.core.checks import positive_int
+from trellisnet.core.checks import positive, positive_int
 
 DYNAMIC_WINDOW = 20  # words between two steps of dynamic evaluation
 
@@ -44,12 +44,16 @@ def evaluate(
     """
     _check_belong("--cache_size", cache_size, cache_theta=cache_theta, cache_share=cache_share)
     _check_belong("--dynamic_rate", dynamic_rate, dynamic_decay=dynamic_decay, dynamic_window=dynamic_window)
-    adapting = cache_size if cache_size is not None else dynamic_rate
-    _check_belong("--cache_size or --dynamic_rate", adapting, limit=limit)
-    if adapting is not None and evaluation is not None:
+    adapting = cache_size is not None or dynamic_rate is not None
+    _check_belong("--cache_size or --dynamic_rate", adapting or None, limit=limit)
+    if adapting and evaluation is not None:
         raise ValueError("--evaluation cannot be chosen with --cache_size or --dynamic_rate, which read a stream")
     if limit is not None:
         positive_int("--limit", limit, minimum=2)
+    if dynamic_window is not None:
+        positive_int("--dynamic_window", dynamic_window)
+    if dynamic_rate is not None:
+        positive("--dynamic_rate", dynamic_rate)
 
     from trellisnet.models.evaluation import ContinuousCache, DynamicEvaluation  # noqa: PLC0415
     from trellisnet.training.language_task import LanguageTask  # noqa: PLC0415
@@ -59,19 +63,20 @@ def evaluate(
     task = load_task(Path(run), model)
     if split not in task.splits:
         raise ValueError(f"--split must be one of {', '.join(task.splits)}, got {split!r}")
-    if not isinstance(task, LanguageTask) and (adapting is not None or evaluation is not None):
+    if not isinstance(task, LanguageTask) and (adapting or evaluation is not None):
         raise ValueError("--evaluation, --cache_size and --dynamic_rate belong to language models")
-    if adapting is None or not isinstance(task, LanguageTask):
+    if not adapting or not isinstance(task, LanguageTask):
         _show(evaluate_model(task, split, evaluation), split)
         print(f"({task.protocol(evaluation)})")
         return
-    ids = [int(token) for token in task.data.splits[split][:limit]]
+    whole = task.data.splits[split]
+    ids = [int(token) for token in whole[:limit]]
     cache = None if cache_size is None else ContinuousCache(cache_size, **_given(theta=cache_theta, share=cache_share))
     dynamic = None if dynamic_rate is None else DynamicEvaluation(dynamic_rate, **_given(decay=dynamic_decay))
     window = task.window if dynamic is None else dynamic_window or DYNAMIC_WINDOW
     for score in (task.model.score(ids), task.model.score(ids, window=window, cache=cache, dynamic=dynamic)):
         _show({"loss": score.nll, "perplexity": score.perplexity, "bits": score.bits}, split)
-        print(f"({score.protocol}{'' if limit is None else f', the first {limit} tokens'})")
+        print(f"({score.protocol}{'' if len(ids) == len(whole) else f', the first {len(ids)} tokens'})")
 
 
 def _check_belong(owner: str, value: float | None, **options: float | None) -> None:

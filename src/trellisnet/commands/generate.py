@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -49,8 +50,10 @@ def generate(
     if beams is not None:
         print(lm.generate(prompt, tokens, beams=beams, repetition_penalty=repetition_penalty, stop=stop))
         return
+    pieces = lm.stream_text(prompt, tokens, stop=stop, repetition_penalty=repetition_penalty, **drawing)
+    first = next(pieces, "")  # finds what is wrong with the options, before anything is printed
     print(prompt, end="")
-    for piece in lm.stream_text(prompt, tokens, stop=stop, repetition_penalty=repetition_penalty, **drawing):
+    for piece in chain([first], pieces):
         print(piece, end="")
         sys.stdout.flush()
     print()

@@ -45,7 +45,10 @@ class Cell:
     gate_biases: tuple[float, ...] | None = None  # where the biases start, one value a gate; None: zero
 
     def __call__(self, pre: Tensor, memory: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Map pre-activations (N, G, H) and the memory (N, H) to a hidden state and a memory (N, H)."""
+        """Map pre-activations (..., G, H) and the memory (..., H) to a hidden state and a memory (..., H).
+
+        How many dimensions come first varies: index from the end.
+        """
         if isinstance(self, nn.Module):  # also where `Cell` stands first among the bases
             state: tuple[Tensor, Tensor | None] = nn.Module.__call__(self, pre, memory)
             return state

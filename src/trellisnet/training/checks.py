@@ -31,7 +31,7 @@ def check_config(config: Config, processes: int = 1) -> None:
     if training.schedule == "one-cycle" and not training.warmup:
         raise ValueError("training.schedule=one-cycle needs training.warmup, the share of steps on the way up, got 0")
     if training.tensorboard and find_spec("tensorboard") is None:
-        raise ImportError("training.tensorboard needs a package more: pip install 'trellisnet[tensorboard]'")
+        raise ImportError("training.tensorboard needs the tensorboard package, of the extra 'tensorboard'")
     shares = [share for share, _ in training.depths]
     if shares != sorted(set(shares)) or not all(0 < share < 1 for share in shares):
         raise ValueError(

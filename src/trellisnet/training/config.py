@@ -139,8 +139,8 @@ class TrainingConfig:
         warmup: share of all steps over which the rate rises, in every schedule.
         average: switch to averaged weights when validation stalls (NT-ASGD).
         stop_early: stop when the best evaluation is older than so many; not before the model's own depth is trained.
-        depths: train at another depth until a share of the epochs is done, as a list of [share, depth]; then at
-            `num_layers`.
+        depths: train at another depth for a share of the epochs, rounded down to whole ones, as a list of
+            [share, depth]; then at `num_layers`.
         precision: float32 or bfloat16 (mixed).
         evaluate_every: epochs between evaluations.
         evaluation: of text: streaming, exact, the default; or windows, the way of the training windows, as the
@@ -151,7 +151,7 @@ class TrainingConfig:
         on_nan: stop, or skip the step, when the loss is not a number.
         save_minutes: between checkpoints within an epoch; 0: after every step.
         log_every: training steps between entries in the metrics.
-        tensorboard: write the metrics for TensorBoard too; needs `pip install 'trellisnet[tensorboard]'`.
+        tensorboard: write the metrics for TensorBoard too; needs the extra `tensorboard`.
         sample: of text: characters or words that the report shows of the model's own writing; default 400.
     """
 
@@ -184,13 +184,17 @@ class TrainingConfig:
     tensorboard: bool = False
     sample: int | None = None
 
+    def __post_init__(self) -> None:
+        self.depths = [(share, depth) for share, depth in self.depths]  # YAML knows no tuples
+
     def depth_in(self, epoch: int) -> int | None:
         """The depth of an epoch, counted from 0; None is the model's own, which the last epoch always has.
 
         >>> [TrainingConfig(epochs=5, depths=[(0.4, 2), (0.6, 4)]).depth_in(epoch) for epoch in range(5)]
         [2, 2, 4, None, None]
         """
-        ends = ((math.floor(share * self.epochs + 1e-9), depth) for share, depth in self.depths)
+        last = self.epochs - 1
+        ends = ((min(math.floor(share * self.epochs + 1e-9), last), depth) for share, depth in self.depths)
         return next((depth for end, depth in ends if epoch < end), None)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-PLACES = ("epoch", "step")  # what an entry of the metrics is about, not what it tells
+COORDINATES = ("epoch", "step")  # what an entry of the metrics is about, not what it tells
 
 
 class Events:
@@ -29,7 +29,7 @@ class Events:
 
     def add(self, entry: Mapping[str, Any]) -> None:
         """Write what an entry of the metrics tells."""
-        for name, value in scalars({key: value for key, value in entry.items() if key not in PLACES}):
+        for name, value in scalars({key: value for key, value in entry.items() if key not in COORDINATES}):
             self._writer.add_scalar(name, value, entry["step"])
         self._writer.flush()
 

@@ -66,7 +66,7 @@ def _fit(run: Run, task: Task, team: Workers, go_on: bool) -> None:
             size = task.model.num_parameters / 1e6
             progress.say(f"{type(task.model).__name__}, {size:.2f}M parameters, {total} steps, in {run.folder}")
         if team.first and run.config.training.tensorboard:
-            run.show_events()
+            run.write_events()
         try:
             metrics = trainer.fit()
         except Interrupted:

@@ -66,6 +66,10 @@ class Trainer:
         with self._signals():
             while self.batches.epoch < self.config.epochs and not self._stalled_for_good():
                 depth = self._depth()
+                if self.config.depths:
+                    self.progress.say(
+                        f"epoch {self.batches.epoch + 1}: depth {depth or self.model.config['num_layers']}"
+                    )
                 self._train_epoch(model)
                 self._after_epoch(depth)
                 if self._depth() != depth:

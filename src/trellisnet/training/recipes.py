@@ -35,6 +35,7 @@ def load_recipe(name: str, _extended_by: tuple[str, ...] = ()) -> dict[str, Any]
         raise ValueError(f"recipe {path} is not valid YAML: {' '.join(str(error).split())}") from None
     if not isinstance(own, dict):
         raise ValueError(f"recipe {path} must be a mapping with the keys about, data, model and training")
+    own.pop("version", None)  # a run's config.yaml is a recipe too
     parent = own.pop("extends", None)
     if parent is None:
         return own

@@ -1,6 +1,6 @@
 """Run folders: one experiment each, with everything that is known of it.
 
-config.yaml       all values, resolved
+config.yaml       all values; null is what follows from others, or does not apply
 metrics.jsonl     a line every so many steps, and one an epoch; nothing that depends on the machine's speed
 log.txt           what was printed
 environment.json  versions, machine, command, git state
@@ -26,7 +26,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from trellisnet.files import remove_leftovers, replacing
+from trellisnet.files import TEMPORARY, remove_leftovers, replacing
 from trellisnet.training.config import Config
 from trellisnet.training.events import Events
 
@@ -47,7 +47,7 @@ class Run:
     def create(cls, config: Config, name: str, folder: Path | None = None) -> Run:
         """Make a new folder: the one given, or the first free of `runs/NAME-1`, `runs/NAME-2`, ..."""
         if folder is not None:
-            if folder.exists() and (not folder.is_dir() or any(path.name != ".lock" for path in folder.iterdir())):
+            if folder.exists() and (not folder.is_dir() or any(map(_holds_something, folder.iterdir()))):
                 raise ValueError(
                     f"run folder {folder} is in use: choose another, or go on with `train --resume {folder}`"
                 )
@@ -125,7 +125,7 @@ class Run:
         if self._events is not None:
             self._events.add(entry)
 
-    def show_events(self) -> None:
+    def write_events(self) -> None:
         """Write the metrics for TensorBoard too, those so far and those to come."""
         self._events = Events(self.folder / "tensorboard", self.metrics())
 
@@ -157,6 +157,12 @@ class Run:
 
         with replacing(self.folder / name) as (file,):
             file.write_text(yaml.safe_dump(content, sort_keys=False, allow_unicode=True), encoding="utf-8")
+
+
+def _holds_something(path: Path) -> bool:
+    """Whether a path in a run's folder is more than what a run leaves that was killed before it began."""
+    begun = path.name == ".lock" or path.name.endswith(TEMPORARY) or (path.is_dir() and not any(path.iterdir()))
+    return not begun
 
 
 def _build(kind: Any, content: Any, where: str) -> Any:

@@ -28,7 +28,7 @@ class Task(ABC):
         model: built from it.
 
     Attributes:
-        config: the same with all values resolved: those too that were left to the model.
+        config: the same with the model's defaults in the places of what was not set.
         metric: the name of what validation is judged by; lower is better, except for accuracy.
         unit: what throughput counts.
     """

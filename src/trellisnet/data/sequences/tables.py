@@ -97,7 +97,7 @@ def _read_parquet(path: Path, columns: Sequence[str]) -> Table:
         import pyarrow  # noqa: PLC0415
         import pyarrow.parquet  # noqa: PLC0415
     except ImportError as error:
-        raise ImportError("Parquet files need the pyarrow package: pip install 'trellisnet[tables]'") from error
+        raise ImportError("Parquet files need the pyarrow package, of the extra 'tables'") from error
     try:
         file = pyarrow.parquet.ParquetFile(path)
     except pyarrow.ArrowException as error:
