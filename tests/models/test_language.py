@@ -278,3 +278,12 @@ def test_bad_input_is_named():
         short(ids, targets)
     with pytest.raises(ValueError, match="state must be None with history='discard'"):
         short(ids, targets, lm(ids).state)
+
+
+@pytest.mark.parametrize(
+    ("options", "bound"),
+    [({}, 0.75), ({"embedding_size": 100}, 0.6), ({"cell": "relu"}, 0.1), ({"init": "paper"}, 0.1)],
+)
+def test_word_vectors_start_wide_for_gated_cells(options, bound):
+    lm = TrellisLM(**{"vocab_size": 200, "embedding_size": 16, "hidden_size": 128, "num_layers": 3, **options})
+    assert 0.98 * bound < lm.embedding.weight.abs().max().item() <= bound

@@ -123,8 +123,9 @@ class TrellisLM(TextMethods):
                 )
         self.net = TrellisNet(embedding_size, hidden_size, num_layers, output_size, device=device, dtype=dtype, **net)
         self.embedding = nn.Embedding(vocab_size, embedding_size, device=device, dtype=dtype)
-        # the paper's is so narrow that the trellis hardly hears the words at first: docs/initialisation.md
-        bound = 0.1 if self.net.init == "paper" else 6 / math.sqrt(embedding_size)
+        # the paper's bound is so narrow that gated cells hardly hear the words at first: docs/initialisation.md
+        wide = self.net.init == "uniform" and self.net.cell.gates > 1
+        bound = min(0.75, 6 / math.sqrt(embedding_size)) if wide else 0.1
         nn.init.uniform_(self.embedding.weight, -bound, bound)
         self.head = make_head(
             head,
