@@ -282,7 +282,7 @@ def test_bad_input_is_named():
 
 @pytest.mark.parametrize(
     ("options", "bound"),
-    [({}, 0.75), ({"embedding_size": 100}, 0.6), ({"cell": "relu"}, 0.1), ({"init": "paper"}, 0.1)],
+    [({}, 1.5), ({"embedding_size": 100}, 0.6), ({"cell": "relu"}, 0.1), ({"init": "paper"}, 0.1)],
 )
 def test_word_vectors_start_wide_for_gated_cells(options, bound):
     lm = TrellisLM(**{"vocab_size": 200, "embedding_size": 16, "hidden_size": 128, "num_layers": 3, **options})

@@ -94,7 +94,10 @@ def test_two_processes_resume_bit_by_bit(tmp_path):
 
 
 REAL = {
-    "words": ["word-ptb-small", *(f"--model.{name}_dropout=0" for name in ("input", "hidden", "output", "weight"))],
+    "words": [
+        "word-ptb-small",
+        *(f"--model.{name}_dropout=0" for name in ("embedding", "input", "hidden", "output", "weight")),
+    ],
     "pixels": ["perm-mnist-small", *(f"--model.{name}_dropout=0" for name in ("hidden", "output"))],
 }
 

@@ -125,7 +125,7 @@ class TrellisLM(TextMethods):
         self.embedding = nn.Embedding(vocab_size, embedding_size, device=device, dtype=dtype)
         # the paper's bound is so narrow that gated cells hardly hear the words at first: docs/initialisation.md
         wide = self.net.init == "uniform" and self.net.cell.gates > 1
-        bound = min(0.75, 6 / math.sqrt(embedding_size)) if wide else 0.1
+        bound = 6 / math.sqrt(embedding_size) if wide else 0.1
         nn.init.uniform_(self.embedding.weight, -bound, bound)
         self.head = make_head(
             head,
