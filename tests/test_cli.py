@@ -92,6 +92,30 @@ def test_of_several_processes_one_tells_a_mistake(capsys, monkeypatch):
     monkeypatch.setenv("LOCAL_RANK", "1")
     assert main(["train", "word-ptp"]) == 2
     assert capsys.readouterr().err == ""
+    assert main(["evaluate", "nowhere"]) == 2  # could be missing on this machine only
+    assert capsys.readouterr().err.startswith("trellisnet, process 1: nowhere is not a run")
+
+
+def test_a_run_that_was_killed_before_it_began_can_be_begun(tmp_path):
+    (tmp_path / "run" / "checkpoints").mkdir(parents=True)
+    for name in (".lock", ".config.yaml.1-2.tmp", "checkpoints/.step-3.json.1-2.tmp"):
+        (tmp_path / "run" / name).touch()
+    with pytest.raises(ValueError, match="is in use"):  # something was saved, or half of it
+        Run.create(Config(), "x", tmp_path / "run")
+    (tmp_path / "run" / "checkpoints" / ".step-3.json.1-2.tmp").unlink()
+    Run.create(Config(), "x", tmp_path / "run").release()
+    assert not list((tmp_path / "run").rglob("*.tmp"))
+
+
+def test_what_a_killed_save_left_is_removed_when_a_run_goes_on(tmp_path):
+    run = Run.create(Config(), "x", tmp_path / "run")
+    run.release()
+    (tmp_path / "run" / "best").mkdir()
+    left = [tmp_path / "run" / name for name in ("checkpoints/.step-3.json.1-2.tmp", "best/.config.json.1-2.tmp")]
+    for path in left:
+        path.touch()
+    with Run.open(tmp_path / "run").locked():
+        assert not any(path.exists() for path in left)
 
 
 def test_debug_shows_the_traceback(tmp_path):
@@ -123,6 +147,8 @@ def test_from_training_to_writing(tmp_path):
     wrote = call("generate", str(run), "--prompt", "line ", "--tokens", "30", "--seed", "1")
     assert wrote.stdout.startswith("line ")
     assert wrote.stdout == call("generate", str(run), "--prompt", "line ", "--tokens", "30", "--seed", "1").stdout
+    refused = call("generate", str(run), "--prompt", "line ", "--top_k", "0")
+    assert (refused.returncode, refused.stdout) == (2, "")
     again = call("train", "my-text", *flags, "--to", str(run))
     assert again.returncode == 2
     assert "is in use" in again.stderr

@@ -70,7 +70,7 @@ def evaluate(
         print(f"({task.protocol(evaluation)})")
         return
     whole = task.data.splits[split]
-    ids = [int(token) for token in whole[:limit]]
+    ids = whole[:limit]
     cache = None if cache_size is None else ContinuousCache(cache_size, **_given(theta=cache_theta, share=cache_share))
     dynamic = None if dynamic_rate is None else DynamicEvaluation(dynamic_rate, **_given(decay=dynamic_decay))
     window = task.window if dynamic is None else dynamic_window or DYNAMIC_WINDOW

@@ -9,6 +9,7 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from trellisnet.core.checks import non_negative, positive_int
@@ -135,7 +136,7 @@ class TextMethods(Pretrained):
 
     def score(
         self,
-        text: str | Tensor | Sequence[int],
+        text: str | Tensor | Sequence[int] | NDArray[np.integer],
         *,
         window: int = 128,
         cache: ContinuousCache | None = None,
@@ -156,7 +157,7 @@ class TextMethods(Pretrained):
                 raise TypeError(f"{name} must be a {kind.__name__} or None, got {option!r}")
         return score(self, self.read_columns("text", text), positive_int("window", window), cache, dynamic)
 
-    def read_columns(self, name: str, text: str | Tensor | Sequence[int]) -> Tensor:
+    def read_columns(self, name: str, text: str | Tensor | Sequence[int] | NDArray[np.integer]) -> Tensor:
         """One text, or (B, T) numbers of the words of several, to (B, T) on the model's device; at least two words."""
         if isinstance(text, Tensor) and text.dim() == 2:
             ids = self._to_ids(name, text)

@@ -83,7 +83,7 @@ class Task(ABC):
 
 
 def _resolved(chosen: ModelConfig, model: Pretrained) -> ModelConfig:
-    """With the defaults of the model and of its net; what stays None is no option of this model."""
+    """With the defaults of the model and of its net; None stays what is no option of it or follows from others."""
     defaults = {name: option.default for name, option in inspect.signature(TrellisNet).parameters.items()}
     known = {**defaults, **model.config}
     return replace(
