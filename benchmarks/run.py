@@ -102,16 +102,14 @@ def fusion() -> Rows:
     """The element-wise work of an LSTM cell on this CPU: eager in place, and compiled."""
     rows = []
     for count, hidden in ((440, 700), (1024, 600), (4032, 130)):
-        gates, grad_gates = torch.randn(2, count, 4, hidden).unbind()
+        gates = torch.randn(count, 4, hidden)
         states = torch.randn(6, count, hidden).unbind()
         contestants = {}
         for mode in ("never", "always"):
             set_fusion(mode)
-            forward_, _, backward_ = in_place_functions(LstmCell(), gates.device)
-            contestants[f"{mode} forward"] = partial(forward_, gates, *states[:3])
-            contestants[f"{mode} backward"] = partial(
-                backward_, gates, *states[:2], *states[3:5], grad_gates, states[5]
-            )
+            functions = in_place_functions(LstmCell(), gates.device)
+            contestants[f"{mode} forward"] = partial(functions.forward_, gates, *states[:3])
+            contestants[f"{mode} backward"] = partial(functions.backward_, gates, *states[:2], *states[3:])
         seconds = interleaved(contestants, rounds=2)
         for way in ("forward", "backward"):
             eager, compiled = seconds[f"never {way}"], seconds[f"always {way}"]

@@ -39,11 +39,11 @@ def naive_output(net: TrellisNet, x, **options):
     return naive(net, x, **options)[0][-1][..., net.hidden_size - net.output_size :]
 
 
-def gradients(output, *tensors):
-    """Gradients of a fixed random projection of the output."""
+def gradients(output, *tensors, retain=True):
+    """Gradients of a fixed random projection of the output; without `retain`, what was kept for them is used up."""
     generator = torch.Generator().manual_seed(1)
     weights = torch.randn(output.shape, generator=generator, dtype=output.dtype)
-    return torch.autograd.grad((output * weights).sum(), tensors, retain_graph=True, allow_unused=True)
+    return torch.autograd.grad((output * weights).sum(), tensors, retain_graph=retain, allow_unused=True)
 
 
 def assert_close(actual, expected, tolerance=1e-10):

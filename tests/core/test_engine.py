@@ -117,33 +117,6 @@ def test_single_steps_without_gradients_stream(paths):
     assert paths == ["in place", "step", "step", "in place"]
 
 
-def test_retained_graph_gives_the_same_twice():
-    net = TrellisNet(3, 5, 4)
-    y, _ = net(torch.randn(6, 2, 3))
-    first, second = (gradients(y, *net.parameters()) for _ in range(2))
-    assert_close(first, second, 0.0)
-
-
-def test_recompute_keeps_less():
-    kept = {}
-    for memory in ("store", "recompute"):
-        net = TrellisNet(3, 8, 10, memory=memory)
-        sizes = []
-        with torch.autograd.graph.saved_tensors_hooks(lambda t, sizes=sizes: sizes.append(t.numel()) or t, lambda t: t):
-            net(torch.randn(20, 2, 3))
-        kept[memory] = sum(sizes)
-    assert kept["recompute"] < 0.25 * kept["store"]
-
-
-def test_wide_nets_keep_little_more_than_their_gates(monkeypatch):
-    monkeypatch.setattr("trellisnet.core.forward.WIDE", 1)
-    net, sizes = TrellisNet(20, 8, 16), []
-    with torch.autograd.graph.saved_tensors_hooks(lambda t: sizes.append(t.numel()) or t, lambda t: t):
-        net(torch.randn(100, 2, 20))
-    cells = 16 * 100 * 2 * 8
-    assert sum(sizes) < 5.1 * cells  # 4 gates, levels 4, 8 and 12, the injected input
-
-
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler on a CPU")
 def test_compiled_cells_give_the_same():
     net = TrellisNet(3, 5, 2)
@@ -236,16 +209,6 @@ def test_plans_made_in_inference_mode_serve_training():
         net(x[:1], net(x)[1])
     net(x.requires_grad_(), tail=1)[0].sum().backward()
     assert x.grad.abs().sum() > 0
-
-
-def test_without_gradients_nothing_is_kept(monkeypatch):
-    kept = []
-    monkeypatch.setattr("trellisnet.core.forward.Grid._keep_gates", lambda *_: kept.append(1))
-    net = TrellisNet(3, 5, 6)
-    for context in (torch.no_grad(), torch.inference_mode()):
-        with context:
-            net(torch.randn(9, 2, 3))
-    assert not kept
 
 
 def test_a_state_goes_through_export_and_vmap(tmp_path):

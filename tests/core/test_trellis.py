@@ -63,7 +63,9 @@ def check(net, x, tolerance=1e-10, **call):
     if net.cell.has_memory:
         assert_close(state.last[1], memory[-1, -1], tolerance)
     tensors = (x, *net.parameters())
-    assert_close(gradients(y, *tensors), gradients(expected, *tensors), tolerance)
+    expected_gradients = gradients(expected, *tensors)
+    for retain in (True, False):
+        assert_close(gradients(y, *tensors, retain=retain), expected_gradients, tolerance)
 
 
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
@@ -91,7 +93,8 @@ def test_any_depth_with_the_same_weights(cell, depth):
 def test_tiles_and_kept_levels_change_nothing(monkeypatch, options, tiles, wide, cell):
     monkeypatch.setattr("trellisnet.core.forward.TILE", tiles)
     monkeypatch.setattr("trellisnet.core.forward.TILE_ROWS", 1)
-    monkeypatch.setattr("trellisnet.core.forward.WIDE", wide)
+    monkeypatch.setattr("trellisnet.core.keep.WIDE", wide)
+    monkeypatch.setattr("trellisnet.core.keep.REMADE", 3)
     for memory in ("store", "recompute"):
         check(make(cell=cell, memory=memory, **options), torch.randn(9, 2, 2), depth=7)
 

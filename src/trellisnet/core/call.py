@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
 
 from torch import Tensor
 
@@ -33,11 +35,22 @@ class Pass:
         """The number of hidden channels."""
         return int(self.blocks[-1].channels.stop)
 
+    @property
+    def gate_widths(self) -> list[int]:
+        """The number of pre-activations of each block."""
+        return [self.cell.gates * int(block.channels.stop - block.channels.start) for block in self.blocks]
+
+    @cached_property
+    def state_starts(self) -> tuple[int, ...]:
+        """Where the rows of each level from 1 on begin in the state to return, and where the last of them end."""
+        counts = [rows.stop - rows.start if isinstance(rows, slice) else len(rows) for rows in self.ends]
+        return tuple(accumulate(counts, initial=0))
+
     def context(self, level: int) -> slice:
         """Where the context of a level lies among those of all levels."""
-        lengths = [len(each.context) for each in self.plan.levels]
-        start = sum(lengths[self.first_level : level])
-        return slice(start, start + lengths[level])
+        spans = self.plan.spans
+        start = sum(spans[self.first_level : level])
+        return slice(start, start + spans[level])
 
     def terms(self, block: int) -> list[tuple[int, Term]]:
         """The terms of a block, each with the number of its weight."""

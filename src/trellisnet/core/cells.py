@@ -8,6 +8,8 @@ G gates, H channels.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +18,7 @@ from trellisnet.core.checks import one_of
 
 _sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input
 _tanh_backward = torch.ops.aten.tanh_backward.grad_input
+_threshold_backward = torch.ops.aten.threshold_backward.grad_input
 
 Views = tuple[Tensor, ...]
 
@@ -69,14 +72,26 @@ class InPlaceCell(Cell, ABC):
     def activate_(self, views: Views) -> None:
         """Turn pre-activations into gates, in place."""
 
+    def remember_(self, views: Views, memory: Tensor | None, memory_out: Tensor) -> None:
+        """Write the new memory (N, H) that the gates make of the memory before; for cells that have one."""
+        raise NotImplementedError
+
     @abstractmethod
-    def combine_(self, views: Views, memory: Tensor | None, hidden_out: Tensor, memory_out: Tensor | None) -> None:
-        """Write the new state (N, H) that the gates make of the memory."""
+    def expose_(self, views: Views, memory_out: Tensor | None, hidden_out: Tensor) -> None:
+        """Write the new hidden state (N, H) that the gates make of the new memory."""
 
     def forward_(self, views: Views, memory: Tensor | None, hidden_out: Tensor, memory_out: Tensor | None) -> None:
-        """Both in one: from pre-activations to the new state."""
+        """All in one: from pre-activations to the new state."""
         self.activate_(views)
-        self.combine_(views, memory, hidden_out, memory_out)
+        if memory_out is not None:
+            self.remember_(views, memory, memory_out)
+        self.expose_(views, memory_out, hidden_out)
+
+    def prepared(
+        self, views: Views, memory: Tensor | None, hidden_out: Tensor, memory_out: Tensor | None
+    ) -> Sequence[Callable[[], object]]:
+        """`forward_` on these tensors as calls without arguments, for a stream, which makes them again and again."""
+        return [partial(self.forward_, views, memory, hidden_out, memory_out)]
 
     @abstractmethod
     def backward_(
@@ -86,10 +101,12 @@ class InPlaceCell(Cell, ABC):
         memory_out: Tensor | None,
         grad_hidden: Tensor,
         grad_memory: Tensor | None,
-        grad_pre: Tensor,
         grad_memory_before: Tensor | None,
     ) -> None:
-        """Write the gradients of `pre` and of the memory before. May use the incoming gradients as scratch space."""
+        """Turn the gates into the gradients of `pre`, in place, and write the gradient of the memory before.
+
+        May use the incoming gradients as scratch space.
+        """
 
 
 class TanhCell(InPlaceCell):
@@ -103,11 +120,12 @@ class TanhCell(InPlaceCell):
     def activate_(self, views: Views) -> None:
         views[0].tanh_()
 
-    def combine_(self, views: Views, memory: Tensor | None, hidden_out: Tensor, memory_out: Tensor | None) -> None:
+    def expose_(self, views: Views, memory_out: Tensor | None, hidden_out: Tensor) -> None:
         hidden_out.copy_(views[0])
 
-    def backward_(self, gates, memory, memory_out, grad_hidden, grad_memory, grad_pre, grad_memory_before):  # type: ignore[no-untyped-def]
-        _tanh_backward(grad_hidden, gates.squeeze(-2), grad_input=grad_pre.squeeze(-2))
+    def backward_(self, gates, memory, memory_out, grad_hidden, grad_memory, grad_memory_before):  # type: ignore[no-untyped-def]
+        gate = gates.squeeze(-2)
+        _tanh_backward(grad_hidden, gate, grad_input=gate)
 
 
 class ReluCell(InPlaceCell):
@@ -121,11 +139,12 @@ class ReluCell(InPlaceCell):
     def activate_(self, views: Views) -> None:
         views[0].relu_()
 
-    def combine_(self, views: Views, memory: Tensor | None, hidden_out: Tensor, memory_out: Tensor | None) -> None:
+    def expose_(self, views: Views, memory_out: Tensor | None, hidden_out: Tensor) -> None:
         hidden_out.copy_(views[0])
 
-    def backward_(self, gates, memory, memory_out, grad_hidden, grad_memory, grad_pre, grad_memory_before):  # type: ignore[no-untyped-def]
-        grad_pre.squeeze(-2).copy_(torch.ops.aten.threshold_backward(grad_hidden, gates.squeeze(-2), 0))
+    def backward_(self, gates, memory, memory_out, grad_hidden, grad_memory, grad_memory_before):  # type: ignore[no-untyped-def]
+        gate = gates.squeeze(-2)
+        _threshold_backward(grad_hidden, gate, 0, grad_input=gate)
 
 
 class LstmCell(InPlaceCell):
@@ -148,35 +167,47 @@ class LstmCell(InPlaceCell):
         views[0].sigmoid_()
         views[-1].tanh_()
 
-    def combine_(self, views: Views, memory: Tensor | None, hidden_out: Tensor, memory_out: Tensor | None) -> None:
-        assert memory_out is not None
-        _, i, f, o, g = views
+    def remember_(self, views: Views, memory: Tensor | None, memory_out: Tensor) -> None:
+        _, i, f, _, g = views
         if memory is None:
             torch.mul(i, g, out=memory_out)
         else:
             torch.mul(f, memory, out=memory_out).addcmul_(i, g)
-        torch.tanh(memory_out, out=hidden_out).mul_(o)
 
-    def backward_(self, gates, memory, memory_out, grad_hidden, grad_memory, grad_pre, grad_memory_before):  # type: ignore[no-untyped-def]
+    def expose_(self, views: Views, memory_out: Tensor | None, hidden_out: Tensor) -> None:
+        assert memory_out is not None
+        torch.tanh(memory_out, out=hidden_out).mul_(views[3])
+
+    def prepared(self, views, memory, hidden_out, memory_out):  # type: ignore[no-untyped-def]
+        # one by one: in a small net, the functions around them would take a tenth of a layer's time
+        sigmoids, i, f, o, g = views
+        return (
+            sigmoids.sigmoid_,
+            g.tanh_,
+            partial(torch.mul, f, memory, out=memory_out),
+            partial(memory_out.addcmul_, i, g),
+            partial(torch.tanh, memory_out, out=hidden_out),
+            partial(hidden_out.mul_, o),
+        )
+
+    def backward_(self, gates, memory, memory_out, grad_hidden, grad_memory, grad_memory_before):  # type: ignore[no-untyped-def]
         i, f, o, g = gates.unbind(-2)
-        d_i, d_f, d_o, d_g = grad_pre.unbind(-2)
         squashed = memory_out.tanh()
-        torch.mul(grad_hidden, squashed, out=d_o)
-        _sigmoid_backward(d_o, o, grad_input=d_o)
-        grad_hidden.mul_(o)
-        _tanh_backward(grad_hidden, squashed, grad_input=squashed)
-        grad_memory.add_(squashed)
-        torch.mul(grad_memory, g, out=d_i)
-        _sigmoid_backward(d_i, i, grad_input=d_i)
-        torch.mul(grad_memory, i, out=d_g)
-        _tanh_backward(d_g, g, grad_input=d_g)
-        if memory is None:
-            d_f.zero_()
-        else:
-            torch.mul(grad_memory, memory, out=d_f)
-            _sigmoid_backward(d_f, f, grad_input=d_f)
+        # d(o tanh c) / dc = o - o tanh^2 c
+        grad_memory.addcmul_(grad_hidden, o)
+        squashed.mul_(grad_hidden.mul_(squashed))
+        grad_memory.addcmul_(squashed, o, value=-1)
+        _sigmoid_backward(grad_hidden, o, grad_input=o)
+        torch.mul(grad_memory, g, out=grad_hidden)
+        torch.mul(grad_memory, i, out=squashed)
+        _sigmoid_backward(grad_hidden, i, grad_input=i)
+        _tanh_backward(squashed, g, grad_input=g)
         if grad_memory_before is not None:
             torch.mul(grad_memory, f, out=grad_memory_before)
+        if memory is None:
+            f.zero_()
+        else:
+            _sigmoid_backward(grad_memory.mul_(memory), f, grad_input=f)
 
 
 class GruCell(InPlaceCell):
@@ -206,32 +237,30 @@ class GruCell(InPlaceCell):
         sigmoids.sigmoid_()
         a.addcmul_(r, b).tanh_()
 
-    def combine_(self, views: Views, memory: Tensor | None, hidden_out: Tensor, memory_out: Tensor | None) -> None:
-        assert memory_out is not None
+    def remember_(self, views: Views, memory: Tensor | None, memory_out: Tensor) -> None:
         _, _, z, candidate, _ = views
         if memory is None:
             torch.mul(candidate, z, out=memory_out).neg_()
         else:
             torch.sub(memory, candidate, out=memory_out).mul_(z)
-        hidden_out.copy_(memory_out.add_(candidate))
+        memory_out.add_(candidate)
 
-    def backward_(self, gates, memory, memory_out, grad_hidden, grad_memory, grad_pre, grad_memory_before):  # type: ignore[no-untyped-def]
+    def expose_(self, views: Views, memory_out: Tensor | None, hidden_out: Tensor) -> None:
+        assert memory_out is not None
+        hidden_out.copy_(memory_out)
+
+    def backward_(self, gates, memory, memory_out, grad_hidden, grad_memory, grad_memory_before):  # type: ignore[no-untyped-def]
         r, z, candidate, b = gates.unbind(-2)
-        d_r, d_z, d_a, d_b = grad_pre.unbind(-2)
         grad_state = grad_memory.add_(grad_hidden)
-        if memory is None:
-            torch.mul(grad_state, candidate, out=d_z).neg_()
-        else:
-            torch.sub(memory, candidate, out=d_z).mul_(grad_state)
-        _sigmoid_backward(d_z, z, grad_input=d_z)
         torch.mul(grad_state, z, out=grad_hidden)
-        torch.sub(grad_state, grad_hidden, out=d_a)
-        _tanh_backward(d_a, candidate, grad_input=d_a)
-        torch.mul(d_a, r, out=d_b)
-        torch.mul(d_a, b, out=d_r)
-        _sigmoid_backward(d_r, r, grad_input=d_r)
+        spare = -candidate if memory is None else memory - candidate
+        _sigmoid_backward(spare.mul_(grad_state), z, grad_input=z)
         if grad_memory_before is not None:
             grad_memory_before.copy_(grad_hidden)
+        grad_a = _tanh_backward(grad_state.sub_(grad_hidden), candidate, grad_input=candidate)
+        torch.mul(grad_a, b, out=spare)
+        torch.mul(grad_a, r, out=b)
+        _sigmoid_backward(spare, r, grad_input=r)
 
 
 CELLS: dict[str, InPlaceCell] = {"tanh": TanhCell(), "relu": ReluCell(), "lstm": LstmCell(), "gru": GruCell()}

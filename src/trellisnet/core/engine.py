@@ -11,6 +11,7 @@ from trellisnet.core import plain, step
 from trellisnet.core.backward import BackwardWalk
 from trellisnet.core.call import Inputs, Outputs, Pass
 from trellisnet.core.forward import Grid
+from trellisnet.core.keep import drop_buffer, give_buffer, take_buffer
 
 
 def run(call: Pass, inputs: Inputs) -> Outputs:
@@ -24,32 +25,43 @@ def run(call: Pass, inputs: Inputs) -> Outputs:
 
 
 class _Trellis(torch.autograd.Function):
-    """Keeps for the backward pass what `Grid` says: the gates and some levels, or only levels."""
+    """Keeps for the backward pass what `Keep` chooses: gates and some levels, or only levels."""
 
     @staticmethod
     def forward(ctx: Any, call: Pass, terms: int, grad_enabled: bool, *flat: Tensor | None) -> Outputs:
         training = grad_enabled and any(ctx.needs_input_grad)
         grid = Grid(call, Inputs.of(flat, terms))
-        outputs = grid.forward(training)
-        if training:
-            ctx.set_materialize_grads(False)
-            ctx.call, ctx.terms = call, terms
-            levels = [z[level] for z in (grid.hidden, grid.memory) for level in grid.kept_levels]
-            ctx.save_for_backward(*flat, *levels, *(gates for layer in grid.gates.values() for gates in layer))
+        if not training:
+            drop_buffer()  # who evaluates may have done with training
+            return grid.forward(None)
+        buffer = take_buffer(grid.keep.size, grid.inputs.sources[0])
+        outputs = grid.forward(buffer)
+        ctx.set_materialize_grads(False)
+        ctx.call, ctx.terms, ctx.address, ctx.used_up = call, terms, buffer.data_ptr(), False
+        ctx.save_for_backward(*flat, buffer)
         return outputs
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         needed, saved = ctx.needs_input_grad[3:], ctx.saved_tensors
-        inputs, rest = Inputs.of(saved[: len(needed)], ctx.terms), saved[len(needed) :]
+        if ctx.used_up:  # an earlier attempt was broken off by an error
+            raise RuntimeError("the backward pass through this call cannot be run again: what was kept is used up")
+        inputs, buffer = Inputs.of(saved[:-1], ctx.terms), saved[-1]
         # the gradients must be differentiable, or come in batches
         if torch.is_grad_enabled() or any(plain.is_batched(grad) for grad in grads):
             return None, None, None, *plain.gradients(ctx.call, inputs, grads, needed)
         grid = Grid(ctx.call, inputs)
-        count, blocks = len(grid.kept_levels), len(ctx.call.blocks)
-        grid.hidden = dict(zip(grid.kept_levels, rest[:count], strict=True))
-        grid.memory = dict(zip(grid.kept_levels, rest[count : 2 * count], strict=True))
-        gates = rest[2 * count :]
-        grid.gates = {i: list(gates[blocks * i : blocks * (i + 1)]) for i in range(len(gates) // blocks)}
+        # it is ours to overwrite if the graph ends here, and if no hook has put something else in its place
+        reusable = not _graph_is_retained() and buffer.data_ptr() == ctx.address
+        ctx.used_up = reusable
+        grid.reopen(buffer, reusable)
         found = BackwardWalk(grid, grads, Inputs.of(needed, ctx.terms)).run().flat()
+        if reusable:
+            give_buffer(buffer)
         return None, None, None, *(grad if need else None for grad, need in zip(found, needed, strict=True))
+
+
+def _graph_is_retained() -> bool:
+    """Whether another backward pass may follow this one; to be on the safe side where torch does not tell."""
+    tell = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", None)
+    return tell is None or bool(tell())

@@ -1,11 +1,10 @@
-"""The walk up through the levels of one call, in place.
+"""The walk up through the levels of one call, in place, and the means to come back to them on the way down.
 
 Shapes: n rows (steps), B sequences, H hidden channels, G gates.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 import torch
@@ -14,7 +13,8 @@ from torch import Tensor
 from trellisnet.core.call import Inputs, Outputs, Pass
 from trellisnet.core.cells import InPlaceCell
 from trellisnet.core.fusion import in_place_functions
-from trellisnet.core.kernel import Term
+from trellisnet.core.keep import Keep, Kept, Room
+from trellisnet.core.kernel import Block, Term
 from trellisnet.core.plan import part, take
 
 # A CPU computes a layer in tiles of about so many gates: what one operation leaves is still in cache for the next, and
@@ -23,159 +23,214 @@ from trellisnet.core.plan import part, take
 TILE = 1 << 21
 TILE_ROWS = 1024
 
-# In a net of so many channels, combining a level from its gates is nothing beside its products; in a narrower one it
-# shows, so all levels are kept.
-WIDE = 256
+Tile = tuple[int, int]  # from one step to another
+
+
+def channels_of(tensor: Tensor | None, block: Block) -> Tensor | None:
+    """The channels of a block."""
+    return None if tensor is None else tensor[..., block.channels]
 
 
 class Grid:
     """The levels of one call in storage, (context + n, B, H) each, and the gates between them.
 
-    Going up, a level is dropped as soon as the next is computed. For the way down, some levels are kept, at equal
-    distances, and the gates of all layers; the levels between are combined from the gates again, a segment at a time.
-    With `recompute` the gates are not kept either, and a segment is computed again from the level below it.
+    Going up, a level is dropped as soon as the next is computed, but for what `Keep` chooses. On the way down the rest
+    is brought back, a segment between two kept levels at a time.
     """
 
     def __init__(self, call: Pass, inputs: Inputs) -> None:
         assert isinstance(call.cell, InPlaceCell)
-        self.call, self.inputs = call, inputs
+        self.call, self.inputs, self.batch = call, inputs, inputs.batch
+        self.keep = Keep(call, self.batch)
+        self.tile_rows = self._tile_rows()
         self.hidden: dict[int, Tensor | None] = {}  # by level; None: all zeros
         self.memory: dict[int, Tensor | None] = {}
         self.gates: dict[int, list[Tensor]] = {}  # by layer: (n, B, G*H), one a block
-        self.batch = inputs.batch
-        self.gate_widths = [call.cell.gates * (b.channels.stop - b.channels.start) for b in call.blocks]
+        self.free = Room(inputs.sources[0])  # what of the buffer is not needed any more, or not yet
         self.functions = in_place_functions(call.cell, inputs.sources[0].device)
 
     def empty(self, rows: int, width: int) -> Tensor:
         """Storage for some steps."""
         return self.inputs.sources[0].new_empty(rows, self.batch, width)
 
-    @property
-    def tile_rows(self) -> int:
-        """The steps of a tile."""
+    def _tile_rows(self) -> int:
+        """The most steps of a tile."""
         most = max(layer.rows for layer in self.call.plan.layers)
         if self.inputs.sources[0].device.type != "cpu":
             return most
-        rows = max(TILE_ROWS, TILE // int(sum(self.gate_widths)))
+        rows = max(TILE_ROWS, TILE // sum(self.call.gate_widths))
         return min(most, max(1, rows // self.batch))
 
-    def tiles(self, i: int) -> Iterator[tuple[int, int]]:
+    def tiles(self, i: int) -> Iterator[Tile]:
         """The steps that layer i computes, cut into tiles."""
         rows = self.call.plan.layers[i].rows
         count = -(-rows // self.tile_rows)
         for tile in range(count):
             yield tile * rows // count, (tile + 1) * rows // count
 
-    @property
-    def kept_levels(self) -> range:
-        """The levels kept for the way down, but for level 0, so far apart that they and a segment need little."""
-        depth = len(self.call.plan.layers)
-        if self.call.recompute:  # a segment needs its gates too
-            distance = math.ceil(math.sqrt(depth / (1 + self.call.cell.gates / 2)))
-        else:
-            distance = math.ceil(math.sqrt(depth)) if self.call.width >= WIDE else 1
-        return range(distance, depth, distance)
+    def forward(self, buffer: Tensor | None) -> Outputs:
+        """Compute every level, and keep in the buffer what the way down needs."""
+        kept = Kept()
+        if buffer is not None:
+            kept = self.keep.cut(buffer)
+            # gates are kept from some layer on: the layers below it work where those will be
+            self.free = Room(buffer, buffer[self.keep.starts[self.keep.layers.start] :])
+        # all other room is made here: small pieces amid large ones would leave holes in the heap, more with every layer
+        levels = TwoLevels(self)
+        scratch = [self.free.take(self.tile_rows, self.batch, width) for width in self.call.gate_widths]
+        outputs = self._empty_outputs()
+        self._open(0, *levels.at(0))
+        for i in range(len(self.call.plan.layers)):
+            hidden, memory = levels.at(i + 1)
+            self._open(i + 1, kept.hidden.get(i + 1, hidden), kept.memory.get(i + 1, memory))
+            self._run_layer(i, kept.gates.get(i), scratch)
+            self._write_outputs(i + 1, outputs)
+            del self.hidden[i], self.memory[i]
+        return outputs
 
-    def forward(self, training: bool) -> Outputs:
-        """Compute every level, and keep what the way down needs."""
-        call, scratch = self.call, [self.empty(self.tile_rows, width) for width in self.gate_widths]
-        kept = self.kept_levels if training else ()
-        keep_gates = training and not call.recompute
-        taken = []
-        self._open(0)
-        for i in range(len(call.plan.layers)):
-            self._open(i + 1)
-            if keep_gates:
-                self._keep_gates(i)
-            self._run_layer(i, self.gates.get(i), scratch)
-            taken.append(self._take_outputs(i + 1))
-            if i not in kept:
-                del self.hidden[i], self.memory[i]
-        aux, states_h, states_c = ([z for part in taken if (z := part[n]) is not None] for n in (1, 2, 3))
-        y = taken[-1][0]
-        assert y is not None
-        state_h, state_c = (torch.cat(rows) if rows else None for rows in (states_h, states_c))
-        return y, torch.stack(aux) if aux else None, state_h, state_c
+    def _empty_outputs(self) -> Outputs:
+        """Room for what the call returns: y, aux, state h, state c."""
+        call = self.call
+        y = self.empty(call.plan.wanted, call.output.stop - call.output.start)
+        state_h = self.empty(call.state_starts[-1], call.width) if call.ends else None
+        state_c = None if state_h is None or not call.cell.has_memory else torch.empty_like(state_h)
+        return y, y.new_empty(len(call.aux), *y.shape) if call.aux else None, state_h, state_c
 
-    def _take_outputs(self, level: int) -> tuple[Tensor | None, ...]:
-        """What the call returns of a level: y, aux, state h, state c."""
+    def _write_outputs(self, level: int, outputs: Outputs) -> None:
+        """Copy what the call returns of a level."""
         call, hidden, memory = self.call, self.hidden[level], self.memory[level]
+        y, aux, state_h, state_c = outputs
         assert hidden is not None
         output = hidden[-call.plan.wanted :, :, call.output]
-        is_last = level == len(call.plan.layers)
-        ends = call.ends[level - 1] if call.ends else None
-        return (
-            output.clone() if is_last else None,
-            output.clone() if level in call.aux else None,
-            None if ends is None else take(hidden, ends).clone(),
-            None if ends is None or memory is None else take(memory, ends).clone(),
-        )
+        if level == len(call.plan.layers):
+            y.copy_(output)
+        if aux is not None and level in call.aux:
+            aux[call.aux.index(level)] = output
+        for state, values in ((state_h, hidden), (state_c, memory)):
+            if state is not None and values is not None:
+                state[slice(*call.state_starts[level - 1 : level + 1])] = take(values, call.ends[level - 1])
+
+    def reopen(self, buffer: Tensor, reusable: bool) -> None:
+        """Begin the way down with what was kept. A buffer that nobody will read again is working memory as well."""
+        kept = self.keep.cut(buffer)
+        self.hidden, self.gates = kept.hidden, kept.gates
+        levels = range(len(self.call.plan.levels))
+        self.memory = kept.memory if self.call.cell.has_memory else dict.fromkeys(levels)
+        self.buffer, self.reusable, self.extra = buffer, reusable, buffer.new_empty(self.keep.extra)
+        if any(i not in self.hidden for i in self.keep.layers if i):
+            self.revealed = self.empty(max(level.rows for level in self.call.plan.levels), self.call.width)
 
     def rebuild(self, start: int, stop: int) -> None:
-        """Bring back the levels from `start`, which was kept, up to `stop`, and the gates of the layers between."""
+        """Bring back what the layers from one kept level to another need, but for hidden states to be revealed."""
+        if self.reusable and stop not in self.keep.cramped:
+            self.free = Room(self.buffer, self.buffer[self.keep.starts[stop] :])
+        else:
+            self.free = Room(self.buffer, self.extra)
         if start == 0:
             self._open(0)
         for i in range(start, stop):
-            if self.call.recompute:
+            if i not in self.gates:
                 self._open(i + 1)
-                self._keep_gates(i)
+                rows = self.call.plan.layers[i].rows
+                self.gates[i] = [self.free.take(rows, self.batch, width) for width in self.call.gate_widths]
                 self._run_layer(i, self.gates[i], [])
-            elif i + 1 not in self.hidden:
-                self._open(i + 1)
-                self._run_layer(i, self.gates[i], [], only_combine=True)
+            elif i + 1 not in self.memory:
+                self._open_memory(i + 1)
+                self._remember(i)
+        self.hidden.pop(stop, None)  # the layer above has already used it; its memory is needed once more
 
-    def drop(self, start: int, stop: int) -> None:
-        """Forget what the layers between needed."""
-        for i in range(start, stop):
-            del self.hidden[i + 1], self.memory[i + 1]
-            if self.call.recompute:
-                del self.gates[i]
+    def reveal(self, level: int) -> None:
+        """Bring back the hidden state of a level, from the gates below it and its memory."""
+        if level not in self.hidden:
+            storage = self.revealed[: self.call.plan.levels[level].rows]
+            self.hidden[level] = self._with_context(level, self.inputs.context_h, storage)
+            self._expose(level - 1)
 
-    def _keep_gates(self, i: int) -> None:
-        self.gates[i] = [self.empty(self.call.plan.layers[i].rows, width) for width in self.gate_widths]
+    def owns_gates(self, i: int) -> bool:
+        """Whether the gates of layer i may be overwritten: nobody else will read them."""
+        return self.reusable or i not in self.keep.layers
 
-    def _open(self, level: int) -> None:
-        """Make room for a level and fill in its left context."""
+    def finish(self, i: int) -> None:
+        """Forget what only layer i needs."""
+        del self.hidden[i], self.memory[i + 1], self.gates[i]
+
+    def _open(self, level: int, hidden: Tensor | None = None, memory: Tensor | None = None) -> None:
+        """Put in place storage for a level, or make it, and fill in its left context."""
         is_zero = level == 0 and (self.inputs.context_h is None or self.call.first_level == 1)
-        without = is_zero or not self.call.cell.has_memory
-        self.hidden[level] = None if is_zero else self._with_context(level, self.inputs.context_h)
-        self.memory[level] = None if without else self._with_context(level, self.inputs.context_c)
+        if is_zero:
+            self.hidden[level] = self.memory[level] = None
+            return
+        self.hidden[level] = self._with_context(level, self.inputs.context_h, hidden)
+        self._open_memory(level, memory)
 
-    def _with_context(self, level: int, context: Tensor | None) -> Tensor:
-        known, steps = len(self.call.plan.levels[level].context), len(self.call.plan.levels[level].steps)
-        storage = self.empty(known + steps, self.call.width)
+    def _open_memory(self, level: int, memory: Tensor | None = None) -> None:
+        has = self.call.cell.has_memory
+        self.memory[level] = self._with_context(level, self.inputs.context_c, memory) if has else None
+
+    def _with_context(self, level: int, context: Tensor | None, storage: Tensor | None) -> Tensor:
+        known, rows = len(self.call.plan.levels[level].context), self.call.plan.levels[level].rows
+        if storage is None:
+            storage = self.free.take(rows, self.batch, self.call.width)
         storage[:known] = 0 if context is None else context[self.call.context(level)]
         if level == 0:
             storage[known:] = 0
         return storage
 
-    def _run_layer(self, i: int, kept: list[Tensor] | None, scratch: list[Tensor], only_combine: bool = False) -> None:
-        """Compute level i+1 and the gates to keep; or only combine it from gates that were kept."""
-        rows, alive, mask = self.call.plan.layers[i].rows, self.call.alive[i], self.inputs.mask
-        hidden, memory = self.hidden[i + 1], self.memory[i + 1]
-        assert hidden is not None
+    def _run_layer(self, i: int, kept: list[Tensor] | None, scratch: list[Tensor]) -> None:
+        """Compute level i+1, and the gates to keep; others are in scratch memory for a moment."""
         for tile in self.tiles(i):
-            new_h = hidden[-rows:][slice(*tile)]
-            new_c = None if memory is None else memory[-rows:][slice(*tile)]
+            new_h, new_c = self.new(self.hidden, i, tile), self.new(self.memory, i, tile)
             for b, block in enumerate(self.call.blocks):
                 gates = scratch[b][: tile[1] - tile[0]] if kept is None else kept[b][slice(*tile)]
-                if not only_combine:
-                    self._sum_products(i, b, tile, gates)
-                function = self.functions.combine_ if only_combine else self.functions.forward_
-                function(
-                    gates.unflatten(-1, (self.call.cell.gates, -1)),
+                self._sum_products(i, b, tile, gates)
+                self.functions.forward_(
+                    self.by_gate(gates),
                     self.memory_before(i, b, tile),
-                    new_h[..., block.channels],
-                    None if new_c is None else new_c[..., block.channels],
+                    channels_of(new_h, block),
+                    channels_of(new_c, block),
                 )
-            if mask is not None:
-                new_h.mul_(mask)
-            if alive is not None:
-                new_h[..., alive:] = 0
-                if new_c is not None:
-                    new_c[..., alive:] = 0
+            self._mask(i, new_h)
+            self._silence(i, new_c)
 
-    def _sum_products(self, i: int, b: int, tile: tuple[int, int], gates: Tensor) -> None:
+    def _remember(self, i: int) -> None:
+        """Make the memory of level i+1 from the gates of layer i."""
+        for tile in self.tiles(i):
+            new_c = self.new(self.memory, i, tile)
+            for b, block in enumerate(self.call.blocks):
+                gates = self.by_gate(self.gates[i][b][slice(*tile)])
+                self.functions.remember_(gates, self.memory_before(i, b, tile), channels_of(new_c, block))
+            self._silence(i, new_c)
+
+    def _expose(self, i: int) -> None:
+        """Make the hidden state of level i+1 from the gates of layer i and that memory."""
+        for tile in self.tiles(i):
+            new_h, new_c = self.new(self.hidden, i, tile), self.new(self.memory, i, tile)
+            for b, block in enumerate(self.call.blocks):
+                gates = self.by_gate(self.gates[i][b][slice(*tile)])
+                self.functions.expose_(gates, channels_of(new_c, block), channels_of(new_h, block))
+            self._mask(i, new_h)
+
+    def _mask(self, i: int, new_h: Tensor | None) -> None:
+        """Let dropout act on a hidden state that layer i has made."""
+        if self.inputs.mask is not None and new_h is not None:
+            new_h.mul_(self.inputs.mask)
+        self._silence(i, new_h)
+
+    def _silence(self, i: int, new: Tensor | None) -> None:
+        """Set channels to zero that are not alive in layer i."""
+        if self.call.alive[i] is not None and new is not None:
+            new[..., self.call.alive[i] :] = 0
+
+    def by_gate(self, gates: Tensor) -> Tensor:
+        """(n, B, G*H) as (n, B, G, H)."""
+        return gates.view(*gates.shape[:-1], self.call.cell.gates, -1)
+
+    def new(self, levels: dict[int, Tensor | None], i: int, tile: Tile) -> Tensor | None:
+        """The part of level i+1 that a tile of layer i writes."""
+        level = levels[i + 1]
+        return None if level is None else level[-self.call.plan.layers[i].rows :][slice(*tile)]
+
+    def _sum_products(self, i: int, b: int, tile: Tile, gates: Tensor) -> None:
         """The pre-activations of one block in a tile of layer i."""
         products, started = gates.flatten(0, 1), False
         for w, term in self.call.terms(b) if self.hidden[i] is not None else ():
@@ -196,22 +251,37 @@ class Grid:
         else:
             torch.mm(matrix, weight.t(), out=out)
 
-    def source(self, i: int, b: int, tile: tuple[int, int]) -> Tensor | None:
+    def source(self, i: int, b: int, tile: Tile) -> Tensor | None:
         """What is added to the products of a block in a tile of layer i."""
         s = self.call.sources[i][b]
         if s is None or self.inputs.sources[s].dim() == 1:
             return None if s is None else self.inputs.sources[s]
         return self.inputs.sources[s][-self.call.plan.layers[i].rows :][slice(*tile)]
 
-    def tap(self, i: int, term: Term, tile: tuple[int, int]) -> Tensor:
+    def tap(self, i: int, term: Term, tile: Tile) -> Tensor:
         """What a term reads in a tile of layer i, as a matrix (n*B, channels)."""
         storage = self.hidden[i]
         assert storage is not None
         return take(storage, part(self.call.plan.layers[i].taps[term.tap], *tile)).flatten(0, 1)[:, term.channels]
 
-    def memory_before(self, i: int, b: int, tile: tuple[int, int]) -> Tensor | None:
+    def memory_before(self, i: int, b: int, tile: Tile) -> Tensor | None:
         """The memory that a block starts from in a tile of layer i: (n, B, channels), or None for zeros."""
         storage = self.memory[i]
         if storage is None:
             return None
-        return take(storage, part(self.call.plan.layers[i].memory, *tile))[..., self.call.blocks[b].channels]
+        return channels_of(take(storage, part(self.call.plan.layers[i].memory, *tile)), self.call.blocks[b])
+
+
+class TwoLevels:
+    """Storage for a walk through the levels, or their gradients: hidden states and memories of two levels at a time."""
+
+    def __init__(self, grid: Grid) -> None:
+        self.levels, width = grid.call.plan.levels, grid.call.width
+        rows = [max(level.rows for level in self.levels[parity::2]) for parity in range(2)]
+        self.hidden = [grid.empty(most, width) for most in rows]
+        self.memory = [torch.empty_like(each) for each in self.hidden] if grid.call.cell.has_memory else None
+
+    def at(self, level: int) -> tuple[Tensor, Tensor | None]:
+        """The hidden state and the memory of a level: (context + n, B, H) each."""
+        rows, parity = self.levels[level].rows, level % 2
+        return self.hidden[parity][:rows], None if self.memory is None else self.memory[parity][:rows]

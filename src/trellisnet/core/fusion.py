@@ -35,7 +35,8 @@ class Functions(NamedTuple):
     """What the engine calls of a cell, on pre-activations or gates (N, G, H)."""
 
     forward_: Callable[..., None]
-    combine_: Callable[..., None]
+    remember_: Callable[..., None]
+    expose_: Callable[..., None]
     backward_: Callable[..., None]
 
 
@@ -49,10 +50,13 @@ def _functions(cell: InPlaceCell, fused: bool) -> Functions:
     def forward_(pre: Tensor, *state: Tensor | None) -> None:
         cell.forward_(cell.views(pre), *state)  # type: ignore[arg-type]
 
-    def combine_(gates: Tensor, *state: Tensor | None) -> None:
-        cell.combine_(cell.views(gates), *state)  # type: ignore[arg-type]
+    def remember_(gates: Tensor, *state: Tensor | None) -> None:
+        cell.remember_(cell.views(gates), *state)  # type: ignore[arg-type]
 
-    functions = (forward_, combine_, cell.backward_)
+    def expose_(gates: Tensor, *state: Tensor | None) -> None:
+        cell.expose_(cell.views(gates), *state)  # type: ignore[arg-type]
+
+    functions = (forward_, remember_, expose_, cell.backward_)
     return Functions(*(torch.compile(f, dynamic=True) if fused else f for f in functions))
 
 

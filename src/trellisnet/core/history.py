@@ -92,7 +92,7 @@ class History:
         c: Tensor | None,
     ) -> TrellisState:
         """The state after a call: `h` and `c` are the rows at `ends`, the inputs and level 0 are added here."""
-        spans, steps = tuple(len(level.context) for level in plan.levels), len(x)
+        spans, steps = plan.spans, len(x)
 
         def end(before: Tensor, now: Tensor) -> Tensor:
             if lengths is None and len(before) <= steps:

@@ -88,8 +88,10 @@ def make_sources(
             taps += [torch.ones_like(taps[0][..., :1])] if bias is not None else []
             sources.append(torch.cat(taps, -1))
         else:
-            products = [F.linear(tap, matrix) for tap, matrix in zip(taps[:-1], matrices, strict=False)]
-            sources.append(sum(products, F.linear(taps[-1], matrices[-1], bias)))
+            source = F.linear(taps[-1], matrices[-1], bias)
+            for tap, matrix in zip(taps[:-1], matrices, strict=False):
+                source = torch.addmm(source.flatten(0, 1), tap.flatten(0, 1), matrix.t()).view_as(source)
+            sources.append(source)
     if narrow and weights.biases[0] is not None:
         matrices.append(weights.biases[0].unsqueeze(1))
     return sources, torch.cat(matrices, 1) if narrow else None

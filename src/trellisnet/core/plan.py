@@ -30,6 +30,11 @@ class Level:
     context: Sequence[int]
     steps: Sequence[int]
 
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return len(self.context) + len(self.steps)
+
 
 @dataclass(frozen=True)
 class Layer:
@@ -58,6 +63,11 @@ class Plan:
     def cells(self) -> int:
         """How many cells are computed."""
         return sum(layer.rows for layer in self.layers)
+
+    @property
+    def spans(self) -> tuple[int, ...]:
+        """The context rows of each level."""
+        return tuple(len(level.context) for level in self.levels)
 
 
 def as_rows(rows: Sequence[int], device: torch.device | str | None = None) -> Rows:

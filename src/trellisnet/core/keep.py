@@ -1,0 +1,165 @@
+"""What a call keeps for its way down: one buffer, in the order of the layers.
+
+One buffer, because dozens of them leave holes in the heap. In the order of the layers, because the way down is done
+with them one after the other from the last: the end of the buffer is free then for what has to be computed again.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from torch import Tensor
+
+from trellisnet.core.call import Pass
+
+# In a net of so many channels, making a level from its gates again is nothing beside its products; in a narrower one it
+# shows, so all levels are kept.
+WIDE = 256
+# A wide net does not keep the gates of its first layer, which cost no product with hidden states. Where all steps are
+# wanted, it does not keep those of the next few layers either, one in so many of all: to make them again takes a third
+# of a layer's time, and as they come last on the way down, there is room for them in the buffer by then.
+REMADE = 10
+
+
+class Room:
+    """Memory to work in: a part of the buffer as long as it lasts, then new memory."""
+
+    def __init__(self, like: Tensor, free: Tensor | None = None) -> None:
+        self.like, self.free = like, like.new_empty(0) if free is None else free
+
+    def take(self, *shape: int) -> Tensor:
+        """A tensor of that shape."""
+        size = math.prod(shape)
+        if size > len(self.free):
+            return self.like.new_empty(shape)
+        piece, self.free = self.free[:size], self.free[aligned(size) :]
+        return piece.view(shape)
+
+
+def aligned(size: int) -> int:
+    """So many numbers or a few more, so that what follows them begins at a cache line."""
+    return -(-size // 16) * 16
+
+
+@dataclass
+class Kept:
+    """Tensors (rows, B, channels): of some levels the hidden state and the memory, of some layers the gates."""
+
+    hidden: dict[int, Tensor | None] = field(default_factory=dict)  # None is for the walks: all zeros
+    memory: dict[int, Tensor | None] = field(default_factory=dict)
+    gates: dict[int, list[Tensor]] = field(default_factory=dict)  # one tensor a block
+
+
+class Keep:
+    """What of a call is kept, and where in the buffer.
+
+    To store is to keep the gates of all layers and all levels. A wide net does without the gates of the lowest layers,
+    and makes levels from gates again: a hidden state when its layer comes, memories by segments between the few levels
+    where they are kept. To recompute is to keep a few levels only.
+    """
+
+    def __init__(self, call: Pass, batch: int) -> None:
+        self.call, self.batch = call, batch
+        depth, wide = len(call.plan.layers), call.width >= WIDE
+        if call.recompute:
+            self.layers, self.levels = range(depth, depth), self._levels_to_recompute_from()
+        elif wide:
+            self.layers = range(min(depth, 1 + depth // REMADE if call.plan.whole else 1), depth)
+            self.levels = self._levels_with_memory()
+        else:
+            self.layers, self.levels = range(depth), [*range(1, depth)]
+        self.segments = list(pairwise([0, *self.levels, depth]))
+        self.places: list[tuple[str, int, int, int, int]] = []  # what, of which level or layer, start, rows, width
+        self.starts: list[int] = []  # of the gates of each layer, at the end of it all that of none
+        self.size = 0
+        for i in range(depth):
+            if i in self.levels and (call.recompute or not wide):
+                self._place("hidden", i, call.plan.levels[i].rows, call.width)
+            if i in self.levels and call.cell.has_memory:
+                self._place("memory", i, call.plan.levels[i].rows, call.width)
+            self.starts.append(self.size)
+            for width in call.gate_widths if i in self.layers else ():
+                self._place("gates", i, call.plan.layers[i].rows, width)
+        self.starts.append(self.size)
+        remade_sizes = {stop: self._remade_size(start, stop) for start, stop in self.segments}
+        # what the way down makes again in a segment finds room where the layers above were, but for these segments
+        self.cramped = {stop for stop, size in remade_sizes.items() if size > self.size - self.starts[stop]}
+        self.extra = max((remade_sizes[stop] for stop in self.cramped), default=0)  # the room that they need
+
+    def _levels_to_recompute_from(self) -> list[int]:
+        """Levels so far apart that the sum of them and of a segment between two of them, with its gates, is least."""
+        depth = len(self.call.plan.layers)
+        distance = math.ceil(math.sqrt(depth / (1 + self.call.cell.gates / 2)))
+        return [*range(distance, depth, distance)]
+
+    def _levels_with_memory(self) -> list[int]:
+        """Levels so far apart that the memories between two of them find room where the gates above were."""
+        levels: list[int] = []
+        left = len(self.call.plan.layers) - 1
+        while left > self.layers.start and self.call.cell.has_memory:
+            levels.insert(0, left)
+            left -= self.call.cell.gates * (len(self.call.plan.layers) - left)
+        return levels
+
+    def _place(self, kind: str, i: int, rows: int, width: int) -> None:
+        self.places.append((kind, i, self.size, rows, width))
+        self.size += self._size_of(rows, width)
+
+    def _size_of(self, rows: int, width: int) -> int:
+        return aligned(rows * self.batch * width)
+
+    def _remade_size(self, start: int, stop: int) -> int:
+        """The room for what the way down makes again between two kept levels."""
+        size, plan = 0, self.call.plan
+        if start == 0 and self.call.first_level == 0:  # level 0 has a context
+            size += (2 if self.call.cell.has_memory else 1) * self._size_of(plan.levels[0].rows, self.call.width)
+        for i in range(start, stop):
+            level, remade = self._size_of(plan.levels[i + 1].rows, self.call.width), i not in self.layers
+            if remade:
+                size += level + sum(self._size_of(plan.layers[i].rows, width) for width in self.call.gate_widths)
+            if self.call.cell.has_memory and (remade or i + 1 not in self.levels):
+                size += level
+        return size
+
+    def cut(self, buffer: Tensor) -> Kept:
+        """The buffer as what is kept in it."""
+        kept = Kept()
+        for kind, i, start, rows, width in self.places:
+            piece = buffer[start : start + rows * self.batch * width].view(rows, self.batch, width)
+            if kind == "gates":
+                kept.gates.setdefault(i, []).append(piece)
+            else:
+                getattr(kept, kind)[i] = piece
+        return kept
+
+
+_local = threading.local()  # each thread has at most one buffer to spare
+
+
+def drop_buffer() -> Tensor | None:
+    """Take the buffer to spare away from the thread."""
+    spare: Tensor | None = _local.__dict__.pop("spare", None)
+    return spare
+
+
+def take_buffer(size: int, like: Tensor) -> Tensor:
+    """A buffer of at least so many numbers: the one to spare, unless it is far too large, or a new one."""
+    spare = drop_buffer()
+    fits = spare is not None and size <= len(spare) <= 2 * size
+    if spare is not None and fits and (spare.dtype, spare.device) == (like.dtype, like.device):
+        return spare
+    return like.new_empty(size)
+
+
+def give_buffer(buffer: Tensor) -> None:
+    """Let the next call have the buffer.
+
+    From the system it would come page by page, which takes several percent of a training step. On other devices than a
+    CPU torch itself keeps what is freed.
+    """
+    spare: Tensor | None = getattr(_local, "spare", None)
+    if buffer.device.type == "cpu" and (spare is None or len(spare) < len(buffer)):
+        _local.spare = buffer
