@@ -103,6 +103,8 @@ class TrellisState:
     def contexts(self, plan: Plan) -> tuple[Tensor, Tensor | None]:
         """The context rows that the plan asks for, one level after the other from `first_level` on."""
         rows = _context_rows(plan, self.spans)
+        if isinstance(rows, range) and len(rows) == self.h.shape[0]:
+            return self.h, self.c
         if isinstance(rows, range):
             return self.h[: len(rows)], None if self.c is None else self.c[: len(rows)]
         index = torch.tensor(rows, device=self.h.device, dtype=torch.int64)

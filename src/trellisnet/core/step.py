@@ -7,8 +7,9 @@ only the newest tap has to wait for the layer below. A step costs the same whate
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -27,17 +28,19 @@ def is_possible(call: Pass) -> bool:
 
 def run(call: Pass, inputs: Inputs) -> Outputs:
     """Compute one step of every layer."""
-    desk = _desk(call, inputs)
-    desk.lay_out(inputs)
-    weights, activate_ = [weight.t() for weight in inputs.weights], desk.activate_
-    masked = inputs.mask is not None or any(call.alive)
-    for i, blocks in enumerate(desk.layers):
-        for block in blocks:
-            for w, below in block.waiting:
-                block.products.addmm_(below, weights[w])
-            activate_(block.gates, block.before, block.hidden, block.memory)
-        if masked:
-            _mask(desk, i, inputs.mask, call.alive[i])
+    with torch.inference_mode():  # on a desk that only this file sees, so that operations need no bookkeeping
+        desk = _desk(call, inputs)
+        desk.lay_out(inputs)
+        weights = [weight.t() for weight in inputs.weights]
+        masked = inputs.mask is not None or any(call.alive)
+        for i, blocks in enumerate(desk.layers):
+            for products, waiting, cell_calls in blocks:
+                for w, below in waiting:
+                    products.addmm_(below, weights[w])
+                for cell_call in cell_calls:
+                    cell_call()
+            if masked:
+                _mask(desk, i, inputs.mask, call.alive[i])
     y = desk.hidden[-1:, :, call.output].clone()
     aux = torch.stack([desk.hidden[level - 1, None, :, call.output] for level in call.aux]) if call.aux else None
     state_c = None if desk.memory is None else _shifted(call, inputs.context_c, desk.memory)
@@ -54,14 +57,11 @@ def _mask(desk: _Desk, i: int, mask: Tensor | None, alive: int | None) -> None:
 
 
 class _Block(NamedTuple):
-    """Views for one block of one layer."""
+    """One block of one layer."""
 
     products: Tensor  # (B, G*H)
-    gates: Any  # the same as the cell wants them
     waiting: list[tuple[int, Tensor]]  # terms that read the layer below: the number of the weight, what it multiplies
-    before: Tensor | None
-    hidden: Tensor
-    memory: Tensor | None
+    cell_calls: Sequence[Callable[[], object]]  # what turns all that was added up in `products` into the new state
 
 
 class _Desk:
@@ -81,8 +81,7 @@ class _Desk:
         self.gates = [
             like.new_empty(layers, batch, cell.gates * (b.channels.stop - b.channels.start)) for b in call.blocks
         ]
-        fused = is_fused(like.device)
-        self.activate_: Callable[..., None] = in_place_functions(cell, like.device).forward_ if fused else cell.forward_
+        fused = in_place_functions(cell, like.device).forward_ if is_fused(like.device) else None
         self.older = [_older_rows(call, tap, like.device) for tap in range(newest)]
         self.layers: list[list[_Block]] = []
         for i in range(layers):
@@ -92,9 +91,9 @@ class _Desk:
                 terms = [(w, self.hidden[i - 1, :, term.channels]) for w, term in waiting]
                 before, memory = (None if z is None else z[i, :, block.channels] for z in (self.before, self.memory))
                 pre = self.gates[b][i].unflatten(-1, (cell.gates, -1))
-                gates = pre if fused else cell.views(pre)
-                hidden = self.hidden[i, :, block.channels]
-                blocks.append(_Block(self.gates[b][i], gates, terms, before, hidden, memory))
+                state = (before, self.hidden[i, :, block.channels], memory)
+                calls = [partial(fused, pre, *state)] if fused else cell.prepared(cell.views(pre), *state)
+                blocks.append(_Block(self.gates[b][i], terms, calls))
             self.layers.append(blocks)
         self.known = [[(w, term) for w, term in call.terms(b) if term.tap < newest] for b in range(len(call.blocks))]
         # of each block, its sources, each with the layers that add it
@@ -137,7 +136,7 @@ _local = threading.local()
 def _desk(call: Pass, inputs: Inputs) -> _Desk:
     desks: dict[object, _Desk] = _local.__dict__.setdefault("desks", {})
     like = inputs.sources[0]
-    key = (id(call), inputs.batch, like.dtype, like.device, is_fused(like.device), torch.is_inference_mode_enabled())
+    key = (id(call), inputs.batch, like.dtype, like.device, is_fused(like.device))
     if key not in desks:
         if len(desks) >= 8:
             desks.clear()
@@ -160,7 +159,7 @@ def _shifted(call: Pass, context: Tensor | None, new: Tensor) -> Tensor:
     if rows is None:
         return new.clone()
     if context is None:
-        known = sum(len(level.context) for level in call.plan.levels[1:])
+        known = sum(call.plan.spans[1:])
         context = new.new_zeros(known, *new.shape[1:])
     return torch.cat([context, new]).index_select(0, rows)
 
@@ -168,7 +167,7 @@ def _shifted(call: Pass, context: Tensor | None, new: Tensor) -> Tensor:
 @remembered
 def _shifted_rows(plan: Plan, first_level: int, has_context: bool, device: torch.device) -> Tensor | None:
     """Rows of [contexts; new] that make the next contexts; None where the new rows alone do."""
-    spans = [len(level.context) for level in plan.levels]
+    spans = plan.spans
     if all(span == 1 for span in spans[1:]):
         return None
     start = spans[0] if has_context and first_level == 0 else 0
