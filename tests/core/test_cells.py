@@ -6,7 +6,7 @@ from torch import nn
 
 from reference import assert_close
 from trellisnet import Cell, TrellisNet
-from trellisnet.core.cells import CELLS
+from trellisnet.core.cells import CELLS, TanhCell
 
 
 @pytest.mark.parametrize("memory", ["store", "recompute"])
@@ -106,3 +106,11 @@ def test_a_cell_without_call_says_so():
 
     with pytest.raises(TypeError, match="Empty does not define __call__"):
         TrellisNet(2, 4, num_layers=3, cell=Empty())(torch.randn(5, 2, 2))
+
+
+def test_in_place_cell_must_say_how_it_remembers():
+    class Forgetful(TanhCell):
+        has_memory = True
+
+    with pytest.raises(TypeError, match="Forgetful has a memory, but does not define remember_"):
+        TrellisNet(2, 3, 2, cell=Forgetful())(torch.randn(4, 1, 2))

@@ -74,7 +74,7 @@ class InPlaceCell(Cell, ABC):
 
     def remember_(self, views: Views, memory: Tensor | None, memory_out: Tensor) -> None:
         """Write the new memory (N, H) that the gates make of the memory before; for cells that have one."""
-        raise NotImplementedError
+        raise TypeError(f"{type(self).__name__} has a memory, but does not define remember_(views, memory, memory_out)")
 
     @abstractmethod
     def expose_(self, views: Views, memory_out: Tensor | None, hidden_out: Tensor) -> None:
