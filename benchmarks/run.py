@@ -65,7 +65,7 @@ def _stream(inputs: int, hidden: int, layers: int) -> Rows:
     net = TrellisNet(inputs, hidden, layers).eval()
     plain = PlainTrellis(Shape("stream", inputs, hidden, layers, 110, 1))
     columns = torch.randn(1, inputs, 110)
-    newest, vector = net.kernel.get_parameter("weight_hidden").detach()[1], torch.randn(hidden)
+    newest, vector = torch.randn(4 * hidden, hidden), torch.randn(hidden)
     x = torch.randn(4000, 1, inputs)
     states = {history: net(x[:history])[1] for history in (10, 4000)}
 

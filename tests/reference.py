@@ -62,9 +62,9 @@ def load_fixture(name):
 
 
 def from_conv(tensor, hidden_size):
-    """A conv kernel (4H, C, k) or bias of the authors' (gates i, o, g, f) in our layout (k, 4H, C) (i, f, o, g)."""
+    """A conv kernel (4H, C, k) or bias of the authors' (gates i, o, g, f) in our layout (k, C, 4H) (i, f, o, g)."""
     ours = tensor.unflatten(0, (4, hidden_size))[[0, 3, 1, 2]].flatten(0, 1)
-    return ours.permute(2, 0, 1) if ours.dim() == 3 else ours
+    return ours.permute(2, 1, 0) if ours.dim() == 3 else ours
 
 
 def fixture_net(settings, tensors, **options):

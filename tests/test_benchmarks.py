@@ -16,7 +16,7 @@ def test_plain_peer_is_the_same_network():
     net = TrellisNet(3, 5, 6, dilation=(1, 2))
     plain = PlainTrellis(SMALL)
     for name in ("weight_input", "weight_hidden"):
-        getattr(plain, name).data = getattr(net.kernel, name).data.permute(1, 2, 0).clone()
+        getattr(plain, name).data = getattr(net.kernel, name).data.permute(2, 1, 0).clone()
     plain.bias.data = net.kernel.bias.data.clone()
     x = torch.randn(11, 2, 3, requires_grad=True)
     y, expected = net(x)[0], plain(x.permute(1, 2, 0)).permute(2, 0, 1)

@@ -12,10 +12,10 @@ def test_weight_norm_is_per_output_channel_over_all_taps():
     net = TrellisNet(3, 4, 2, kernel_size=3, weight_norm=True)
     for name in ("weight_input", "weight_hidden"):
         norm = net.kernel.get_submodule(f"parametrizations.{name}")
-        assert norm.original0.shape == (1, 16, 1)
+        assert norm.original0.shape == (1, 1, 16)
         with torch.no_grad():
-            norm.original0.copy_(torch.rand(1, 16, 1) + 0.5)
-        lengths = getattr(net.kernel, name).square().sum((0, 2)).sqrt()
+            norm.original0.copy_(torch.rand(1, 1, 16) + 0.5)
+        lengths = getattr(net.kernel, name).square().sum((0, 1)).sqrt()
         assert_close(lengths, norm.original0.flatten(), 1e-12)
 
 
@@ -50,8 +50,8 @@ def test_weight_dropout_acts_on_the_direction_under_weight_norm():
     torch.manual_seed(5)
     older, newest = norm.original1
     direction = torch.stack([F.dropout(older, 0.5), newest])
-    expected = norm.original0 * direction / direction.square().sum((0, 2), keepdim=True).sqrt()
-    assert_close(torch.stack(weights.terms), expected, 1e-12)
+    expected = norm.original0 * direction / direction.square().sum((0, 1), keepdim=True).sqrt()
+    assert_close(weights.hidden[0], expected.flatten(0, 1), 1e-12)
 
 
 @pytest.mark.parametrize(
@@ -62,17 +62,17 @@ def test_densify_is_equal_and_dense(options):
     x = torch.randn(9, 2, 3)
     dense = net.densify()
     assert_close(dense(x)[0], net(x)[0], 1e-12)
-    assert dense.kernel.weight_hidden.shape[-1] == 4
+    assert dense.kernel.weight_hidden.shape[1:] == (4, 16)
     assert dense.output_size == 2
 
 
 @pytest.mark.parametrize("options", [{}, {"groups": (8, 8)}], ids=str)
-def test_a_row_that_loses_all_its_weights_is_zero_and_harmless(options):
+def test_a_gate_that_loses_all_its_weights_is_zero_and_harmless(options):
     net = TrellisNet(1, 16, 4, weight_norm=True, weight_dropout=0.5, drop_all_taps=True, **options)
     empty = 0
     for _ in range(5):
         y, _ = net(torch.randn(5, 2, 1))
-        empty += net.kernel.materialise(torch.float64).input.eq(0).all(2).all(0).sum().item()
+        empty += net.kernel.materialise(torch.float64).input.eq(0).all(0).sum().item()
         y.square().sum().backward()
     assert empty
     assert all(p.grad.isfinite().all() for p in net.parameters())
@@ -91,3 +91,14 @@ def test_a_pass_materialises_the_kernel_once(monkeypatch):
     monkeypatch.setattr(type(net.kernel), "materialise", lambda self, dtype: calls.append(1) or original(self, dtype))
     net(torch.randn(4, 2, 3))
     assert len(calls) == 1
+
+
+@pytest.mark.parametrize("options", [{}, {"weight_norm": True}, {"groups": (2, 2), "cell": "tanh"}], ids=str)
+def test_a_state_dict_of_the_first_version_is_read_in_its_own_layout(options):
+    net, other = (TrellisNet(3, 4, 2, **options) for _ in range(2))
+    saved = net.state_dict()
+    for name, tensor in saved.items():
+        saved[name] = tensor.transpose(1, 2).clone() if tensor.dim() == 3 else tensor
+    saved._metadata["kernel"]["version"] = 1
+    other.load_state_dict(saved)
+    assert all(torch.equal(a, b) for a, b in zip(net.parameters(), other.parameters(), strict=True))

@@ -90,11 +90,11 @@ def test_groups_are_computed_by_group_and_stay_apart():
     """A trained mixed-group net keeps the sparsity of the proof: no gradient crosses where the kernel has none."""
     net = from_rnn(nn.LSTM(3, 4, num_layers=2), horizon=3)
     _, hidden, _ = net.kernel.dense_weights()
-    older, newest = hidden.unflatten(1, (4, 8))
-    assert older[:, :4, 4:].eq(0).all()
-    assert older[:, 4:, :4].eq(0).all()
-    assert newest[:, :4].eq(0).all()
-    assert newest[:, 4:, 4:].eq(0).all()
+    older, newest = hidden.unflatten(2, (4, 8))
+    assert older[4:, :, :4].eq(0).all()
+    assert older[:4, :, 4:].eq(0).all()
+    assert newest[..., :4].eq(0).all()
+    assert newest[4:, :, 4:].eq(0).all()
     assert sum(p.numel() for p in net.parameters()) == 16 * (3 + 4 + 1) + 16 * (4 + 4 + 1)
 
 
@@ -107,7 +107,7 @@ def test_gradients_are_those_of_the_rnn():
     order = torch.cat([torch.arange(16).view(4, 4)[i] for i in (0, 1, 3, 2)])
     for ours, theirs in (("weight_past_0", lstm.weight_hh_l0), ("weight_below_0", lstm.weight_ih_l0)):
         (ours_grad,), (theirs_grad,) = gradients(y, getattr(net.kernel, ours)), gradients(expected, theirs)
-        assert_close(ours_grad[0], theirs_grad[order], 1e-12)
+        assert_close(ours_grad[0].t(), theirs_grad[order], 1e-12)
 
 
 def test_batch_first_dtype_and_mode_are_taken_over():

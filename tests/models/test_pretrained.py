@@ -95,6 +95,21 @@ def folder(tmp_path):
     return tmp_path
 
 
+@pytest.mark.parametrize("options", [{"weight_norm": True}, {"groups": (4, 6), "cell": "tanh"}], ids=str)
+def test_a_model_of_the_first_format_is_read(options, tmp_path):
+    lm = TrellisLM(9, 6, 10, num_layers=3, **options).eval()
+    lm.save_pretrained(tmp_path)
+    change_config(tmp_path, format_version=1)
+
+    def transpose(tensors):
+        for name in [name for name in tensors if name.startswith("net.kernel.") and tensors[name].dim() == 3]:
+            tensors[name] = tensors[name].transpose(1, 2).contiguous()
+
+    change_weights(tmp_path, transpose)
+    ids = torch.randint(9, (2, 8))
+    assert torch.equal(TrellisLM.from_pretrained(tmp_path).log_prob(ids), lm.log_prob(ids))
+
+
 def change_config(folder, **changes):
     path = folder / "config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
@@ -110,7 +125,7 @@ def change_weights(folder, edit):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda f: change_config(f, format_version=2), r"config\.json has format_version 2, .* reads 1"),
+        (lambda f: change_config(f, format_version=3), r"config\.json has format_version 3, .* reads 1 to 2"),
         (lambda f: change_config(f, format_version=None), "has format_version None"),
         (
             lambda f: change_config(f, model="TrellisClassifier"),

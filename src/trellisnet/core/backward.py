@@ -31,14 +31,16 @@ class BackwardWalk:
         self.wants_contexts = bool(needed.context_h or needed.context_c)
         self.wants_sources = inputs.input_weight is None or any(needed.sources)
         most = grid.tile_rows * grid.batch
-        blocks = [[inputs.weights[w] for w, _ in self.call.terms(b)] for b in range(len(self.call.blocks))]
-        self.kernels = [JoinedKernel(weights, most) for weights in blocks]
+        self.kernels = [
+            JoinedKernel(matrix, [term.rows for term in block.terms], most)
+            for matrix, block in zip(inputs.weights, self.call.blocks, strict=True)
+        ]
         self.gradients = Inputs(
             None,
             _zeros(inputs.context_h),
             _zeros(inputs.context_c),
             _zeros(inputs.input_weight),
-            [grad for kernel in self.kernels for grad in kernel.grad_weights],
+            [kernel.gradient for kernel in self.kernels],
             [torch.zeros_like(source) for source in inputs.sources],
         )
         self.levels = TwoLevels(grid)
@@ -160,15 +162,15 @@ class BackwardWalk:
         source, flat = self.grid.source(i, b, tile), grad_gates.flatten(0, 1)
         assert source is not None
         assert self.gradients.input_weight is not None
-        self.gradients.input_weight.addmm_(flat.t(), source.flatten(0, 1))
+        self.gradients.input_weight.addmm_(source.flatten(0, 1).t(), flat)
         if self.wants_sources:
-            grad_source.flatten(0, 1).addmm_(flat, weight)
+            grad_source.flatten(0, 1).addmm_(flat, weight.t())
 
     def _run_terms(
         self, i: int, b: int, tile: Tile, grad_gates: Tensor, below: Gradient | None, overwrites: bool
     ) -> None:
         """The gradients of a block's weights, and of what its taps read. `grad_gates` is (n*B, G*H)."""
-        taps, terms, kernel = self.plan.layers[i].taps, [term for _, term in self.call.terms(b)], self.kernels[b]
+        taps, terms, kernel = self.plan.layers[i].taps, self.call.blocks[b].terms, self.kernels[b]
         kernel.add_read([self.grid.tap(i, term, tile) for term in terms], grad_gates)
         if below is None:
             return

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from trellisnet.core.cells import Cell
 from trellisnet.core.inject import Recipe
-from trellisnet.core.kernel import Block, Term
+from trellisnet.core.kernel import Block
 from trellisnet.core.plan import Plan, Rows
 
 
@@ -52,11 +52,6 @@ class Pass:
         start = sum(spans[self.first_level : level])
         return slice(start, start + spans[level])
 
-    def terms(self, block: int) -> list[tuple[int, Term]]:
-        """The terms of a block, each with the number of its weight."""
-        first = sum(len(each.terms) for each in self.blocks[:block])
-        return list(enumerate(self.blocks[block].terms, first))
-
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
@@ -69,8 +64,8 @@ class Inputs:
     mask: Tensor | None  # (B, H)
     context_h: Tensor | None  # (context rows of all levels, B, H); None: zeros
     context_c: Tensor | None
-    input_weight: Tensor | None  # (G*H, K)
-    weights: list[Tensor]  # (G*H, channels), one a term
+    input_weight: Tensor | None  # (K, G*H)
+    weights: list[Tensor]  # (channels of all terms, G*H), one a block
     sources: list[Tensor]
 
     def flat(self) -> tuple[Tensor | None, ...]:
@@ -78,10 +73,10 @@ class Inputs:
         return (self.mask, self.context_h, self.context_c, self.input_weight, *self.weights, *self.sources)
 
     @staticmethod
-    def of(flat: tuple[Tensor | None, ...], terms: int) -> Inputs:
+    def of(flat: tuple[Tensor | None, ...], blocks: int) -> Inputs:
         """The inverse of `flat`."""
         mask, context_h, context_c, input_weight, *rest = flat
-        return Inputs(mask, context_h, context_c, input_weight, rest[:terms], rest[terms:])  # type: ignore[arg-type]
+        return Inputs(mask, context_h, context_c, input_weight, rest[:blocks], rest[blocks:])  # type: ignore[arg-type]
 
     @property
     def batch(self) -> int:

@@ -20,7 +20,7 @@ def run(call: Pass, inputs: Inputs) -> Outputs:
         return plain.run(call, inputs)
     if step.is_possible(call):
         return step.run(call, inputs)
-    outputs: Outputs = _Trellis.apply(call, len(inputs.weights), torch.is_grad_enabled(), *inputs.flat())  # type: ignore[no-untyped-call]
+    outputs: Outputs = _Trellis.apply(call, torch.is_grad_enabled(), *inputs.flat())  # type: ignore[no-untyped-call]
     return outputs
 
 
@@ -28,37 +28,37 @@ class _Trellis(torch.autograd.Function):
     """Keeps for the backward pass what `Keep` chooses: gates and some levels, or only levels."""
 
     @staticmethod
-    def forward(ctx: Any, call: Pass, terms: int, grad_enabled: bool, *flat: Tensor | None) -> Outputs:
+    def forward(ctx: Any, call: Pass, grad_enabled: bool, *flat: Tensor | None) -> Outputs:
         training = grad_enabled and any(ctx.needs_input_grad)
-        grid = Grid(call, Inputs.of(flat, terms))
+        grid = Grid(call, Inputs.of(flat, len(call.blocks)))
         if not training:
             drop_buffer()  # who evaluates may have done with training
             return grid.forward(None)
         buffer = take_buffer(grid.keep.size, grid.inputs.sources[0])
         outputs = grid.forward(buffer)
         ctx.set_materialize_grads(False)
-        ctx.call, ctx.terms, ctx.address, ctx.used_up = call, terms, buffer.data_ptr(), False
+        ctx.call, ctx.address, ctx.used_up = call, buffer.data_ptr(), False
         ctx.save_for_backward(*flat, buffer)
         return outputs
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-        needed, saved = ctx.needs_input_grad[3:], ctx.saved_tensors
+        needed, saved = ctx.needs_input_grad[2:], ctx.saved_tensors
         if ctx.used_up:  # an earlier attempt was broken off by an error
             raise RuntimeError("the backward pass through this call cannot be run again: what was kept is used up")
-        inputs, buffer = Inputs.of(saved[:-1], ctx.terms), saved[-1]
+        inputs, buffer = Inputs.of(saved[:-1], len(ctx.call.blocks)), saved[-1]
         # the gradients must be differentiable, or come in batches
         if torch.is_grad_enabled() or any(plain.is_batched(grad) for grad in grads):
-            return None, None, None, *plain.gradients(ctx.call, inputs, grads, needed)
+            return None, None, *plain.gradients(ctx.call, inputs, grads, needed)
         grid = Grid(ctx.call, inputs)
         # it is ours to overwrite if the graph ends here, and if no hook has put something else in its place
         reusable = not _graph_is_retained() and buffer.data_ptr() == ctx.address
         ctx.used_up = reusable
         grid.reopen(buffer, reusable)
-        found = BackwardWalk(grid, grads, Inputs.of(needed, ctx.terms)).run().flat()
+        found = BackwardWalk(grid, grads, Inputs.of(needed, len(ctx.call.blocks))).run().flat()
         if reusable:
             give_buffer(buffer)
-        return None, None, None, *(grad if need else None for grad, need in zip(found, needed, strict=True))
+        return None, None, *(grad if need else None for grad, need in zip(found, needed, strict=True))
 
 
 def _graph_is_retained() -> bool:

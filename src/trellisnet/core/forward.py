@@ -233,8 +233,8 @@ class Grid:
     def _sum_products(self, i: int, b: int, tile: Tile, gates: Tensor) -> None:
         """The pre-activations of one block in a tile of layer i."""
         products, started = gates.flatten(0, 1), False
-        for w, term in self.call.terms(b) if self.hidden[i] is not None else ():
-            self._product(products, self.tap(i, term, tile), self.inputs.weights[w], started)
+        for term in self.call.blocks[b].terms if self.hidden[i] is not None else ():
+            self._product(products, self.tap(i, term, tile), self.inputs.weights[b][term.rows], started)
             started = True
         source = self.source(i, b, tile)
         if source is None and not started:
@@ -247,9 +247,9 @@ class Grid:
     @staticmethod
     def _product(out: Tensor, matrix: Tensor, weight: Tensor, add: bool) -> None:
         if add:
-            out.addmm_(matrix, weight.t())
+            out.addmm_(matrix, weight)
         else:
-            torch.mm(matrix, weight.t(), out=out)
+            torch.mm(matrix, weight, out=out)
 
     def source(self, i: int, b: int, tile: Tile) -> Tensor | None:
         """What is added to the products of a block in a tile of layer i."""

@@ -74,8 +74,7 @@ def make_sources(
     """
     if span:
         x = F.pad(x, (0, 0, 0, 0, span, 0)) if left is None else torch.cat([left, x])
-    matrices = list(weights.input.unbind())
-    narrow = len(matrices) * x.shape[-1] <= NARROW
+    weight, narrow = weights.input, len(weights.input) <= NARROW
     sources: list[Tensor] = []
     for block, rows in recipes:
         bias = weights.biases[block]
@@ -84,14 +83,14 @@ def make_sources(
             sources.append(bias)
             continue
         taps = [take(x, each) for each in rows]
-        if narrow:
-            taps += [torch.ones_like(taps[0][..., :1])] if bias is not None else []
-            sources.append(torch.cat(taps, -1))
-        else:
-            source = F.linear(taps[-1], matrices[-1], bias)
-            for tap, matrix in zip(taps[:-1], matrices, strict=False):
-                source = torch.addmm(source.flatten(0, 1), tap.flatten(0, 1), matrix.t()).view_as(source)
-            sources.append(source)
-    if narrow and weights.biases[0] is not None:
-        matrices.append(weights.biases[0].unsqueeze(1))
-    return sources, torch.cat(matrices, 1) if narrow else None
+        if narrow and bias is not None:
+            taps.append(torch.ones_like(taps[0][..., :1]))
+        read = torch.cat(taps, -1)
+        if not narrow:
+            flat = read.flatten(0, 1)
+            products = flat @ weight if bias is None else torch.addmm(bias, flat, weight)
+            read = products.unflatten(0, read.shape[:2])
+        sources.append(read)
+    if narrow and (bias := weights.biases[0]) is not None:
+        weight = torch.cat([weight, bias.unsqueeze(0)])
+    return sources, weight if narrow else None

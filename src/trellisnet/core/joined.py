@@ -1,4 +1,4 @@
-"""The kernel of a block on the way down: its taps side by side, as one matrix.
+"""The kernel of a block on the way down, where its taps are used as the one matrix that they are.
 
 Two large products take less time than two small ones a tap. The gradient of the kernel is a sum over layers, and adding
 to so large a matrix takes time too. So what several layers have read is collected and multiplied at once, up to
@@ -18,19 +18,12 @@ COLLECTED = 1024
 class JoinedKernel:
     """The kernel, its gradient, and what the last layers have read, whose part of the gradient is still to be added."""
 
-    def __init__(self, weights: list[Tensor], rows: int) -> None:
-        """`weights` are the kernel's taps, (G*H, channels) each; no tile has more than `rows`."""
-        self.widths = [weight.shape[1] for weight in weights]
-        self.kernel = torch.cat(weights, 1)
-        # the other way round than the kernel: for narrow nets, adding to it is faster so
-        self.gradient = self.kernel.new_zeros(*reversed(self.kernel.shape))
-        self.storage = self.kernel.new_empty(max(rows, COLLECTED), self.kernel.shape[1])
+    def __init__(self, matrix: Tensor, terms: list[slice], most: int) -> None:
+        """`matrix` is (C, G*H), `terms` are the rows of each term; no tile has more than `most` rows."""
+        self.matrix, self.terms = matrix, terms
+        self.gradient = torch.zeros_like(matrix)
+        self.storage = matrix.new_empty(max(most, COLLECTED), len(matrix))
         self.grad_gates: Tensor | None = None  # belongs to the last rows of the storage
-
-    @property
-    def grad_weights(self) -> list[Tensor]:
-        """The gradients of the taps, as views."""
-        return [part.t() for part in self.gradient.split(self.widths)]
 
     def add_read(self, taps: list[Tensor], grad_gates: Tensor) -> None:
         """Take into account what the taps have read, (n, channels) each, where the gates have those gradients."""
@@ -53,13 +46,13 @@ class JoinedKernel:
             self.gradient.addmm_(self.storage[-len(self.grad_gates) :].t(), self.grad_gates)
             self.grad_gates = None
 
-    def grad_read(self, grad_gates: Tensor) -> tuple[Tensor, ...]:
+    def grad_read(self, grad_gates: Tensor) -> list[Tensor]:
         """The gradients of what the taps have read, valid until more is read."""
-        torch.mm(grad_gates, self.kernel, out=self.storage[: len(grad_gates)])
+        torch.mm(grad_gates, self.matrix.t(), out=self.storage[: len(grad_gates)])
         return self._columns(0, len(grad_gates))
 
-    def _columns(self, start: int, stop: int) -> tuple[Tensor, ...]:
-        return torch.split(self.storage[start:stop], self.widths, 1)
+    def _columns(self, start: int, stop: int) -> list[Tensor]:
+        return [self.storage[start:stop, term] for term in self.terms]
 
 
 def _is_before(first: Tensor, second: Tensor) -> bool:

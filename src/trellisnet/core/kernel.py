@@ -1,16 +1,19 @@
 """The tied weights of a trellis: one dense kernel, or the mixed-group kernel of theorem 1.
 
 A kernel is a list of blocks. A block computes the gates of some hidden channels as a sum of terms, each a product
-of one tap's channels with one matrix. A dense kernel is a single block with a term a tap; a mixed-group kernel has
-a block a group. The engine knows blocks and terms only. Weight norm and DropConnect happen in `materialise`,
-once a pass. Shapes: G gates, H hidden, C input channels, K taps (the oldest first).
+of one tap's channels with some rows of the block's matrix. A dense kernel is a single block with a term a tap; a
+mixed-group kernel has a block a group. The engine knows blocks and terms only. Weight norm and DropConnect happen in
+`materialise`, once a pass. Shapes: G gates, H hidden, C input channels, K taps (the oldest first).
+
+Weights are stored as they multiply, (K, channels, G*H): then the taps of a kernel are one matrix as they lie in memory,
+and products are faster than with the transpose, those of a single row nearly twice.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any
@@ -25,10 +28,11 @@ from trellisnet.core.cells import Cell
 
 @dataclass(frozen=True)
 class Term:
-    """One product: a tap (0 is the oldest) of the level below, restricted to some channels."""
+    """One product: some channels of a tap (0 is the oldest) of the level below, and some rows of the block's matrix."""
 
     tap: int
     channels: slice
+    rows: slice
 
 
 @dataclass(frozen=True)
@@ -39,24 +43,40 @@ class Block:
     terms: tuple[Term, ...]
     injected: bool
 
+    @staticmethod
+    def of(channels: slice, reads: Sequence[tuple[int, slice]], injected: bool) -> Block:
+        """A block with a term for each pair of a tap and its channels, whose rows follow each other."""
+        starts = accumulate((read.stop - read.start for _, read in reads), initial=0)
+        terms = (Term(*read, slice(*rows)) for read, rows in zip(reads, pairwise(starts), strict=True))
+        return Block(channels, tuple(terms), injected)
+
 
 @dataclass(frozen=True, eq=False)
 class Weights:
     """A kernel as the engine uses it, after weight norm and dropout."""
 
-    terms: list[Tensor]  # one (G*H, channels) a term, block after block
-    input: Tensor  # (input taps, G*H of the injected block, C)
+    hidden: list[Tensor]  # one (channels of all terms, G*H) a block
+    input: Tensor  # (input taps * C, G*H of the injected block)
     biases: list[Tensor | None]  # one (G*H) a block
 
     def to(self, dtype: torch.dtype) -> Weights:
         """The same in another dtype."""
         biases = [None if bias is None else bias.to(dtype) for bias in self.biases]
-        return Weights([term.to(dtype) for term in self.terms], self.input.to(dtype), biases)
+        return Weights([matrix.to(dtype) for matrix in self.hidden], self.input.to(dtype), biases)
+
+
+def from_first_layout(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """Tensors as version 0.1.0 saved them, the kernel under that prefix still (K, G*H, channels), in today's layout."""
+    return {
+        name: tensor.transpose(1, 2) if name.startswith(prefix) and tensor.dim() == 3 else tensor
+        for name, tensor in tensors.items()
+    }
 
 
 class Kernel(nn.Module, ABC):
     """What dense and mixed-group kernels share: initialisation, weight norm, DropConnect."""
 
+    _version = 2  # torch writes it beside a state_dict
     blocks: tuple[Block, ...]
     input_taps: int  # through how many of the newest taps the input enters
     weight_names: tuple[str, ...]
@@ -70,6 +90,13 @@ class Kernel(nn.Module, ABC):
         self.weight_dropout = weight_dropout
         self.drop_all_taps = drop_all_taps
 
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Tensor], prefix: str, local_metadata: dict[str, Any], *rest: Any
+    ) -> None:
+        if local_metadata.get("version") == 1:
+            state_dict.update(from_first_layout(state_dict, prefix))
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
+
     @property
     def weight_norm(self) -> bool:
         """Whether weights are computed from directions and lengths."""
@@ -77,7 +104,7 @@ class Kernel(nn.Module, ABC):
 
     def _normalise(self) -> None:
         for name in self.weight_names:
-            parametrizations.weight_norm(self, name, dim=1)
+            parametrizations.weight_norm(self, name, dim=2)
 
     def reset_parameters(self, init: str, hidden_size: int) -> None:
         """Start anew: "uniform" (the default) or "paper", the authors' N(0, 0.01) for everything."""
@@ -99,8 +126,6 @@ class Kernel(nn.Module, ABC):
         with torch.no_grad():
             if parametrize.is_parametrized(self, name):
                 setattr(self, name, value)
-                lengths = self.get_parameter(f"parametrizations.{name}.original0")
-                lengths.data = lengths.data.flatten().view(lengths.shape)  # strides as those of its gradient, for DDP
             else:
                 getattr(self, name).copy_(value)
 
@@ -109,7 +134,10 @@ class Kernel(nn.Module, ABC):
         return [getattr(self, name) for name in self.bias_names]
 
     def _weight(self, name: str, older_taps: int, dropped: bool) -> Tensor:
-        """The weight (taps, G*H, channels) under DropConnect, which by default acts on the older taps only."""
+        """The taps of a weight as one matrix, under DropConnect, which by default acts on the older taps only."""
+        return self._taps(name, older_taps, dropped).flatten(0, 1)
+
+    def _taps(self, name: str, older_taps: int, dropped: bool) -> Tensor:
         if not (dropped and self.training and self.weight_dropout):
             weight: Tensor = getattr(self, name)
             return weight
@@ -118,9 +146,9 @@ class Kernel(nn.Module, ABC):
         # with weight norm, the direction is dropped before it is normalised, as the authors do
         norm: Any = self.get_submodule(f"parametrizations.{name}")
         direction = self._drop(norm.original1, older_taps)
-        empty = direction.eq(0).all(dim=2, keepdim=True).all(dim=0, keepdim=True)
+        empty = direction.eq(0).all(dim=1, keepdim=True).all(dim=0, keepdim=True)
         weight = norm[0](norm.original0, torch.where(empty, 1, direction))
-        return torch.where(empty, 0, weight)  # a row that lost all its weights has no direction
+        return torch.where(empty, 0, weight)  # a gate that lost all its weights has no direction
 
     def _drop(self, weight: Tensor, older_taps: int) -> Tensor:
         if self.drop_all_taps:
@@ -130,31 +158,31 @@ class Kernel(nn.Module, ABC):
 
     @abstractmethod
     def _weights(self, dropped: bool) -> tuple[list[Tensor], Tensor]:
-        """The weights of all terms, and that of the input."""
+        """The matrices of the blocks, and that of the input."""
 
     def materialise(self, dtype: torch.dtype, dropped: bool = True) -> Weights:
         """The weights of one pass: normalised, dropped and cast once, whatever the number of layers."""
-        terms, input_weight = self._weights(dropped)
-        weights = Weights(terms, input_weight, list(self.bias_parameters()) or [None] * len(self.blocks))
+        hidden, input_weight = self._weights(dropped)
+        weights = Weights(hidden, input_weight, list(self.bias_parameters()) or [None] * len(self.blocks))
         return weights if dtype == input_weight.dtype else weights.to(dtype)
 
     def dense_weights(self, dropped: bool = True) -> tuple[Tensor, Tensor, Tensor | None]:
-        """The kernel written out as dense weights (K, G*H, C), (K, G*H, H) and a bias (G*H)."""
+        """The kernel written out as dense weights (K, C, G*H), (K, H, G*H) and a bias (G*H)."""
         weights = self.materialise(self.dtype, dropped)
         width = self.blocks[-1].channels.stop
-        hidden = weights.input.new_zeros(self.taps, self.gates, width, width)
-        inputs = weights.input.new_zeros(self.taps, self.gates, width, weights.input.shape[-1])
+        hidden = weights.input.new_zeros(self.taps, width, self.gates, width)
+        inputs = weights.input.new_zeros(self.taps, len(weights.input) // self.input_taps, self.gates, width)
         bias = weights.input.new_zeros(self.gates, width)
-        matrices = iter(weights.terms)
-        for block, block_bias in zip(self.blocks, weights.biases, strict=True):
+        for block, matrix, block_bias in zip(self.blocks, weights.hidden, weights.biases, strict=True):
             for term in block.terms:
-                hidden[term.tap, :, block.channels, term.channels] = next(matrices).unflatten(0, (self.gates, -1))
+                hidden[term.tap, term.channels, :, block.channels] = matrix[term.rows].unflatten(1, (self.gates, -1))
             if block.injected:
-                inputs[self.taps - self.input_taps :, :, block.channels] = weights.input.unflatten(1, (self.gates, -1))
+                taps = weights.input.unflatten(0, (self.input_taps, -1)).unflatten(2, (self.gates, -1))
+                inputs[self.taps - self.input_taps :, ..., block.channels] = taps
             if block_bias is not None:
                 bias[:, block.channels] = block_bias.unflatten(0, (self.gates, -1))
         has_bias = weights.biases[0] is not None
-        return inputs.flatten(1, 2), hidden.flatten(1, 2), bias.flatten() if has_bias else None
+        return inputs.flatten(2), hidden.flatten(2), bias.flatten() if has_bias else None
 
     @property
     def dtype(self) -> torch.dtype:
@@ -189,22 +217,21 @@ class DenseKernel(Kernel):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(cell, kernel_size, weight_dropout, drop_all_taps)
-        rows = cell.gates * hidden_size
+        gates = cell.gates * hidden_size
         everything = slice(0, hidden_size)
-        self.blocks = (Block(everything, tuple(Term(j, everything) for j in range(kernel_size)), True),)
+        self.blocks = (Block.of(everything, [(j, everything) for j in range(kernel_size)], injected=True),)
         self.input_taps = kernel_size
-        self.weight_input = nn.Parameter(torch.zeros(kernel_size, rows, input_size, device=device, dtype=dtype))
-        self.weight_hidden = nn.Parameter(torch.zeros(kernel_size, rows, hidden_size, device=device, dtype=dtype))
+        self.weight_input = nn.Parameter(torch.zeros(kernel_size, input_size, gates, device=device, dtype=dtype))
+        self.weight_hidden = nn.Parameter(torch.zeros(kernel_size, hidden_size, gates, device=device, dtype=dtype))
         self.bias_names = ("bias",) if bias else ()
         if bias:
-            self.bias = nn.Parameter(torch.zeros(rows, device=device, dtype=dtype))
+            self.bias = nn.Parameter(torch.zeros(gates, device=device, dtype=dtype))
         if weight_norm:
             self._normalise()
 
     def _weights(self, dropped: bool) -> tuple[list[Tensor], Tensor]:
         older = self.taps - 1
-        hidden = self._weight("weight_hidden", older, dropped)
-        return list(hidden.unbind()), self._weight("weight_input", older, dropped)
+        return [self._weight("weight_hidden", older, dropped)], self._weight("weight_input", older, dropped)
 
 
 class MixedGroupKernel(Kernel):
@@ -228,27 +255,26 @@ class MixedGroupKernel(Kernel):
         self.input_taps = 1
         blocks, names = [], []
         for i, own in enumerate(channels):
-            terms = [Term(j, own) for j in range(kernel_size - 1)]
-            below = [Term(kernel_size - 1, channels[i - 1])] if i else []
-            blocks.append(Block(own, (*terms, *below), injected=i == 0))
-            rows = cell.gates * groups[i]
+            past = [(j, own) for j in range(kernel_size - 1)]
+            below = [(kernel_size - 1, channels[i - 1])] if i else []
+            blocks.append(Block.of(own, [*past, *below], injected=i == 0))
+            gates = cell.gates * groups[i]
             for name, taps, width in (
                 (f"weight_below_{i}", 1, groups[i - 1] if i else input_size),
                 (f"weight_past_{i}", kernel_size - 1, groups[i]),
             ):
-                setattr(self, name, nn.Parameter(torch.zeros(taps, rows, width, device=device, dtype=dtype)))
+                setattr(self, name, nn.Parameter(torch.zeros(taps, width, gates, device=device, dtype=dtype)))
                 names.append(name)
             if bias:
-                setattr(self, f"bias_{i}", nn.Parameter(torch.zeros(rows, device=device, dtype=dtype)))
+                setattr(self, f"bias_{i}", nn.Parameter(torch.zeros(gates, device=device, dtype=dtype)))
         self.blocks, self.weight_names = tuple(blocks), tuple(names)
         self.bias_names = tuple(f"bias_{i}" for i in range(len(groups))) if bias else ()
         if weight_norm:
             self._normalise()
 
     def _weights(self, dropped: bool) -> tuple[list[Tensor], Tensor]:
-        terms: list[Tensor] = []
-        for i in range(len(self.blocks)):
-            terms += self._weight(f"weight_past_{i}", self.taps - 1, dropped).unbind()
-            if i:
-                terms += self._weight(f"weight_below_{i}", 0, dropped).unbind()
-        return terms, self._weight("weight_below_0", 0, dropped)
+        past, below = (
+            [self._weight(f"weight_{part}_{i}", older, dropped) for i in range(len(self.blocks))]
+            for part, older in (("past", self.taps - 1), ("below", 0))
+        )
+        return [past[0], *(torch.cat(both) for both in zip(past[1:], below[1:], strict=True))], below[0]

@@ -34,8 +34,8 @@ def _at(rows: Sequence[Tensor], left: Tensor | None, t: int, zero: Tensor) -> Te
 
 def naive_trellis(
     x: Tensor,  # (T, B, C)
-    weight_input: Tensor,  # (K, G*H, C)
-    weight_hidden: Tensor,  # (K, G*H, H)
+    weight_input: Tensor,  # (K, C, G*H)
+    weight_hidden: Tensor,  # (K, H, G*H)
     bias: Tensor | None,  # (G*H)
     cell: Cell,
     dilations: Sequence[int],  # one a layer
@@ -47,21 +47,21 @@ def naive_trellis(
     """Return hidden[level][t] and memory[level][t], each (B, H). Level 0 is the zero below the first layer."""
     left = left or Left()
     steps, batch, channels = x.shape
-    taps, rows, width = weight_hidden.shape
+    taps, width, gates = weight_hidden.shape
     zero, zero_x = x.new_zeros(batch, width), x.new_zeros(batch, channels)
     hidden, memory = [[zero] * steps], [[zero] * steps]
     for i, dilation in enumerate(dilations):
         hidden.append([])
         memory.append([])
         for t in range(steps):
-            pre = x.new_zeros(batch, rows)
+            pre = x.new_zeros(batch, gates)
             if bias is not None:
                 pre = pre + bias
             for j in range(taps):
                 s = t - (taps - 1 - j) * dilation
-                pre = pre + _at(hidden[i], left.hidden.get(i), s, zero) @ weight_hidden[j].T
+                pre = pre + _at(hidden[i], left.hidden.get(i), s, zero) @ weight_hidden[j]
                 if i % inject_every == 0:
-                    pre = pre + _at(list(x), left.x, s, zero_x) @ weight_input[j].T
+                    pre = pre + _at(list(x), left.x, s, zero_x) @ weight_input[j]
             before = _at(memory[i], left.memory.get(i), t - dilation, zero)
             h, m = cell(pre.unflatten(-1, (cell.gates, width)), before)
             m = zero if m is None else m

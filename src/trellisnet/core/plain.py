@@ -43,8 +43,8 @@ def run(call: Pass, inputs: Inputs) -> Outputs:
         parts = []
         for b, block in enumerate(call.blocks):
             pre = _source(call, inputs, i, b)
-            for w, term in call.terms(b):
-                pre = pre + take(hidden[i], layer.taps[term.tap])[..., term.channels] @ inputs.weights[w].t()
+            for term in block.terms:
+                pre = pre + take(hidden[i], layer.taps[term.tap])[..., term.channels] @ inputs.weights[b][term.rows]
             before = take(memory[i], layer.memory)[..., block.channels] if call.cell.has_memory else None
             parts.append(_run_cell(call.cell, pre.unflatten(-1, (call.cell.gates, -1)), before))
         h = torch.cat([part[0] for part in parts], -1)
@@ -97,7 +97,7 @@ def _source(call: Pass, inputs: Inputs, i: int, b: int) -> Tensor:
         constant = inputs.sources[0].new_zeros(width) if s is None else inputs.sources[s]
         return constant.expand(rows, inputs.batch, width)
     source = inputs.sources[s][-rows:]
-    return source if inputs.input_weight is None else source @ inputs.input_weight.t()
+    return source if inputs.input_weight is None else source @ inputs.input_weight
 
 
 def gradients(

@@ -18,7 +18,7 @@ from trellisnet.core.cache import remembered
 from trellisnet.core.call import Inputs, Outputs, Pass
 from trellisnet.core.cells import InPlaceCell
 from trellisnet.core.fusion import in_place_functions, is_fused
-from trellisnet.core.plan import Plan, Rows, add_, as_rows, take
+from trellisnet.core.plan import Plan, Rows, as_rows, take
 
 
 def is_possible(call: Pass) -> bool:
@@ -31,12 +31,12 @@ def run(call: Pass, inputs: Inputs) -> Outputs:
     with torch.inference_mode():  # on a desk that only this file sees, so that operations need no bookkeeping
         desk = _desk(call, inputs)
         desk.lay_out(inputs)
-        weights = [weight.t() for weight in inputs.weights]
+        newest = [weight[rows] for weight, rows in zip(inputs.weights, desk.newest, strict=True)]
         masked = inputs.mask is not None or any(call.alive)
         for i, blocks in enumerate(desk.layers):
-            for products, waiting, cell_calls in blocks:
-                for w, below in waiting:
-                    products.addmm_(below, weights[w])
+            for (products, below, cell_calls), weight in zip(blocks, newest, strict=True):
+                if below is not None:
+                    products.addmm_(below, weight)
                 for cell_call in cell_calls:
                     cell_call()
             if masked:
@@ -60,7 +60,7 @@ class _Block(NamedTuple):
     """One block of one layer."""
 
     products: Tensor  # (B, G*H)
-    waiting: list[tuple[int, Tensor]]  # terms that read the layer below: the number of the weight, what it multiplies
+    below: Tensor | None  # (B, channels), what the newest tap reads of the layer below; None: zeros, or nothing
     cell_calls: Sequence[Callable[[], object]]  # what turns all that was added up in `products` into the new state
 
 
@@ -77,55 +77,48 @@ class _Desk:
         like, newest = inputs.sources[0], len(call.plan.layers[0].taps) - 1
         self.call = call  # kept, so that it can be told by its identity
         self.hidden = like.new_empty(layers, batch, call.width)
-        self.memory, self.before = (torch.empty_like(self.hidden) if cell.has_memory else None for _ in range(2))
-        self.gates = [like.new_empty(layers, batch, width) for width in call.gate_widths]
+        self.memory, self.before = (torch.zeros_like(self.hidden) if cell.has_memory else None for _ in range(2))
+        self.gates = [like.new_zeros(layers, batch, width) for width in call.gate_widths]
         fused = in_place_functions(cell, like.device).forward_ if is_fused(like.device) else None
         self.older = [_older_rows(call, tap, like.device) for tap in range(newest)]
+        self.known = [[term for term in block.terms if term.tap < newest] for block in call.blocks]
+        waiting = [next((term for term in block.terms if term.tap == newest), None) for block in call.blocks]
+        self.newest = [slice(0) if term is None else term.rows for term in waiting]
         self.layers: list[list[_Block]] = []
         for i in range(layers):
             blocks = []
-            for b, block in enumerate(call.blocks):
-                waiting = [(w, term) for w, term in call.terms(b) if term.tap == newest and i > 0]
-                terms = [(w, self.hidden[i - 1, :, term.channels]) for w, term in waiting]
+            for b, (block, term) in enumerate(zip(call.blocks, waiting, strict=True)):
+                below = None if i == 0 or term is None else self.hidden[i - 1, :, term.channels]
                 before, memory = (None if z is None else z[i, :, block.channels] for z in (self.before, self.memory))
                 pre = self.gates[b][i].unflatten(-1, (cell.gates, -1))
                 state = (before, self.hidden[i, :, block.channels], memory)
                 calls = [partial(fused, pre, *state)] if fused else cell.prepared(cell.views(pre), *state)
-                blocks.append(_Block(self.gates[b][i], terms, calls))
+                blocks.append(_Block(self.gates[b][i], below, calls))
             self.layers.append(blocks)
-        self.known = [[(w, term) for w, term in call.terms(b) if term.tap < newest] for b in range(len(call.blocks))]
-        # of each block, its sources, each with the layers that add it
-        self.sources: list[list[tuple[int, Rows]]] = []
+        # of each block, its sources, each with the layers that add it; None: those to which nothing is added
+        self.sources: list[list[tuple[int | None, Rows]]] = []
         for b in range(len(call.blocks)):
-            users: dict[int, list[int]] = {}
+            users: dict[int | None, list[int]] = {}
             for i, row in enumerate(call.sources):
-                if (s := row[b]) is not None:
-                    users.setdefault(s, []).append(i)
+                users.setdefault(row[b], []).append(i)
             self.sources.append([(s, as_rows(rows, like.device)) for s, rows in users.items()])
 
     def lay_out(self, inputs: Inputs) -> None:
-        """Bring in all that does not wait for a layer below: the memories, and what older taps and input contribute."""
-        first, context = self.call.first_level, inputs.context_c
-        if self.before is not None:
-            self.before[: first if context is not None else None].zero_()
-            if context is not None:
-                self.before[first:].copy_(take(context, self.older[-1]))
-        for gates, known, sources in zip(self.gates, self.known, self.sources, strict=True):
-            started = False
-            for w, term in known if inputs.context_h is not None else ():
-                matrix = take(inputs.context_h, self.older[term.tap]).flatten(0, 1)[:, term.channels]  # type: ignore[arg-type]
-                products = gates[first:].flatten(0, 1)
-                if started:
-                    products.addmm_(matrix, inputs.weights[w].t())
-                else:
-                    torch.mm(matrix, inputs.weights[w].t(), out=products)
-                started = True
-            gates[: first if started else None].zero_()
+        """Bring in all that does not wait for a layer below: the memories, and what input and older taps contribute."""
+        first, context_h, context_c = self.call.first_level, inputs.context_h, inputs.context_c
+        if self.before is not None:  # zero below the first level, whatever the step
+            self.before[first:] = 0 if context_c is None else take(context_c, self.older[-1])
+        older = [] if context_h is None else [take(context_h, rows).flatten(0, 1) for rows in self.older]
+        for gates, known, sources, weight in zip(self.gates, self.known, self.sources, inputs.weights, strict=True):
             for s, rows in sources:
-                source = inputs.sources[s]
-                if source.dim() == 3 and inputs.input_weight is not None:
-                    source = source @ inputs.input_weight.t()
-                add_(gates, rows, source)
+                source = 0 if s is None else inputs.sources[s]
+                if isinstance(source, Tensor) and source.dim() == 3 and inputs.input_weight is not None:
+                    source = source @ inputs.input_weight
+                gates[rows] = source
+            if older:
+                products = gates[first:].flatten(0, 1)
+                for term in known:
+                    products.addmm_(older[term.tap][:, term.channels], weight[term.rows])
 
 
 _local = threading.local()

@@ -59,8 +59,8 @@ def from_rnn(rnn: nn.RNNBase | Sequence[nn.RNNBase], horizon: int) -> TrellisNet
     )
     for i, (module, suffix) in enumerate(layers):
         below, past = getattr(module, "weight_ih" + suffix), getattr(module, "weight_hh" + suffix)
-        net.kernel.set_weight(f"weight_below_{i}", _reorder(first.mode, below, "below").unsqueeze(0))
-        net.kernel.set_weight(f"weight_past_{i}", _reorder(first.mode, past, "past").unsqueeze(0))
+        net.kernel.set_weight(f"weight_below_{i}", _reorder(first.mode, below, "below").t().unsqueeze(0))
+        net.kernel.set_weight(f"weight_past_{i}", _reorder(first.mode, past, "past").t().unsqueeze(0))
         if first.bias:
             biases = [getattr(module, name + suffix) for name in ("bias_ih", "bias_hh")]
             both = _reorder(first.mode, biases[0], "below") + _reorder(first.mode, biases[1], "past")

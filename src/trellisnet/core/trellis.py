@@ -280,7 +280,7 @@ class TrellisNet(nn.Module):
         left = None if state is None else state.x
         sources, input_weight = make_sources(call.recipes, weights, x, left, self.history.input_span)
         context_h, context_c = (None, None) if state is None else state.contexts(call.plan)
-        return Inputs(self._mask(x), context_h, context_c, input_weight, weights.terms, sources)
+        return Inputs(self._mask(x), context_h, context_c, input_weight, weights.hidden, sources)
 
     def _mask(self, x: Tensor) -> Tensor | None:
         if not (self.training and self.hidden_dropout):

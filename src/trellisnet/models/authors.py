@@ -55,7 +55,7 @@ def read_checkpoint(path: Path, num_layers: int | None) -> tuple[dict[str, Any],
             found = f"has shape {tuple(tensors[ours].shape)}" if ours in tensors else "is missing"
             raise ValueError(f"{path} is not a model of the authors': {name} {found}")
     encoder, decoder, inputs, hidden = (tensors[name] for name in list(needed)[:4])
-    if hidden.shape[1] != 4 * hidden.shape[2] or inputs.shape[1:] != (hidden.shape[1], encoder.shape[1]):
+    if hidden.shape[2] != 4 * hidden.shape[1] or inputs.shape[1:] != (encoder.shape[1], hidden.shape[2]):
         expected = "(4 * hidden, embedding, taps) and (4 * hidden, hidden, taps)"
         got = " and ".join(str(tuple(theirs[names[name]].shape)) for name in list(needed)[2:4])
         raise ValueError(
@@ -65,8 +65,8 @@ def read_checkpoint(path: Path, num_layers: int | None) -> tuple[dict[str, Any],
     arguments: dict[str, Any] = {
         "vocab_size": encoder.shape[0],
         "embedding_size": encoder.shape[1],
-        "hidden_size": hidden.shape[2],
-        "num_layers": _depth(path, (*encoder.shape, hidden.shape[2]), num_layers),
+        "hidden_size": hidden.shape[1],
+        "num_layers": _depth(path, (*encoder.shape, hidden.shape[1]), num_layers),
         "output_size": tensors["head.latent.weight"].shape[1] if mixture else decoder.shape[1],
         "kernel_size": hidden.shape[0],
         "weight_norm": weight_norm,
@@ -117,14 +117,14 @@ def _without_repeats(theirs: dict[str, Tensor], path: Path) -> dict[str, Tensor]
 
 
 def _to_our_layout(tensor: Tensor, name: str, path: Path) -> Tensor:
-    """Conv kernels (4H, C, taps), or their biases or lengths, to (taps, 4H, C) in our order of the gates."""
+    """Conv kernels (4H, C, taps), or their biases or lengths, to (taps, C, 4H) in our order of the gates."""
     if not _KERNEL.fullmatch(name):
         return tensor
     if tensor.dim() not in (1, 3) or tensor.shape[0] % 4:
         shape = tuple(tensor.shape)
         raise ValueError(f"{path}: {name} must be (4 * hidden, channels, taps) or (4 * hidden), got {shape}")
     ours: Tensor = tensor.unflatten(0, (4, -1))[GATES].flatten(0, 1)
-    return ours.permute(2, 0, 1) if ours.dim() == 3 else ours
+    return ours.permute(2, 1, 0) if ours.dim() == 3 else ours
 
 
 def _depth(path: Path, sizes: tuple[int, ...], num_layers: int | None) -> int:

@@ -15,11 +15,12 @@ from torch import Tensor, nn
 from typing_extensions import Self
 
 from trellisnet.core.cells import Cell
+from trellisnet.core.kernel import from_first_layout
 from trellisnet.files import replacing
 from trellisnet.vocabulary import FILE_NAME as VOCABULARY
 
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
-VERSION = 1  # of the format; a newer one is refused
+VERSION = 2  # of the format; a newer one is refused, an older one still read
 
 
 class Pretrained(nn.Module):
@@ -86,12 +87,15 @@ class Pretrained(nn.Module):
                 or the `cell` of your own.
         """
         folder = Path(folder)
-        arguments = {**cls._read_config(folder / CONFIG), **cls._more_arguments(folder), **changes}
+        version, saved = cls._read_config(folder / CONFIG)
+        arguments = {**saved, **cls._more_arguments(folder), **changes}
         if isinstance(cell := arguments.get("cell"), dict):
             raise ValueError(
                 f"{folder / CONFIG}: the model was built with a cell of its own: pass cell={cell['class']}()"
             )
         tensors = _read_tensors(folder / WEIGHTS)
+        if version == 1:
+            tensors = from_first_layout(tensors, "net.kernel.")
         if dtype is None:
             dtype = next((t.dtype for t in tensors.values() if t.is_floating_point()), None)
         try:
@@ -108,20 +112,20 @@ class Pretrained(nn.Module):
         return {}
 
     @classmethod
-    def _read_config(cls, path: Path) -> dict[str, Any]:
+    def _read_config(cls, path: Path) -> tuple[int, dict[str, Any]]:
+        """The version of the format, and the arguments of the constructor."""
         try:
             config = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise FileNotFoundError(f"{path} not found: not a folder of a saved {cls.__name__}") from None
         except ValueError as error:
             raise ValueError(f"{path} is not valid JSON: {error}") from None
-        version = config.get("format_version") if isinstance(config, dict) else None
-        if version != VERSION:
-            raise ValueError(f"{path} has format_version {version!r}, this version of trellisnet reads {VERSION}")
+        version: Any = config.get("format_version") if isinstance(config, dict) else None
+        if version not in range(1, VERSION + 1):
+            raise ValueError(f"{path} has format_version {version!r}, this version of trellisnet reads 1 to {VERSION}")
         if config.get("model") != cls.__name__ or not isinstance(config.get("arguments"), dict):
             raise ValueError(f"{path} describes a {config.get('model')!r}, expected {cls.__name__!r} and its arguments")
-        arguments: dict[str, Any] = config["arguments"]
-        return arguments
+        return version, config["arguments"]
 
     def _own_tensors(self) -> dict[str, Tensor]:
         """Parameters and buffers by name; of those that are tied, the first name only."""
