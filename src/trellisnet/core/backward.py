@@ -11,7 +11,6 @@ from torch import Tensor
 
 from trellisnet.core.call import Inputs
 from trellisnet.core.forward import Grid, Tile, TwoLevels, channels_of
-from trellisnet.core.joined import JoinedKernel
 from trellisnet.core.plan import Rows, add_, part
 
 Gradient = tuple[Tensor, Tensor | None]  # of a level's hidden state and memory, each (context + n, B, H)
@@ -30,20 +29,17 @@ class BackwardWalk:
         # the contexts, and the narrow sources that stem from the input, seldom want a gradient
         self.wants_contexts = bool(needed.context_h or needed.context_c)
         self.wants_sources = inputs.input_weight is None or any(needed.sources)
-        most = grid.tile_rows * grid.batch
-        self.kernels = [
-            JoinedKernel(matrix, [term.rows for term in block.terms], most)
-            for matrix, block in zip(inputs.weights, self.call.blocks, strict=True)
-        ]
         self.gradients = Inputs(
             None,
             _zeros(inputs.context_h),
             _zeros(inputs.context_c),
             _zeros(inputs.input_weight),
-            [kernel.gradient for kernel in self.kernels],
+            [torch.zeros_like(weight) for weight in inputs.weights],
             [torch.zeros_like(source) for source in inputs.sources],
         )
-        self.levels = TwoLevels(grid)
+        self.levels = TwoLevels(grid, grid.walk_room(grid.buffer if grid.reusable else None))
+        # what flows back to all taps of a block in a tile: one product takes less time than one for each of them
+        self.grad_taps = [weight.new_empty(grid.tile_rows * grid.batch, len(weight)) for weight in inputs.weights]
 
     def run(self) -> Inputs:
         """Walk down and return the gradients in the place of the inputs."""
@@ -64,8 +60,6 @@ class BackwardWalk:
                 self._run_layer(i, above, below)
                 self.grid.finish(i)
                 above = below
-            for kernel in self.kernels:
-                kernel.settle()  # before the memory of the gates is used for the next segment
         if above is not None:
             self._keep_context(0, above)
         return self.gradients
@@ -126,8 +120,10 @@ class BackwardWalk:
     ) -> Tensor:
         """The gradients of a block's pre-activations; that of the memory goes to the level below."""
         grid, layer, block = self.grid, self.plan.layers[i], self.call.blocks[b]
-        gates = grid.gates[i][b][slice(*tile)]
+        gates, memory_out = grid.gates[i][b][slice(*tile)], channels_of(grid.new(grid.memory, i, tile), block)
         gates = gates if grid.owns_gates(i) else gates.clone()
+        if memory_out is not None and not grid.owns_memory(i + 1):
+            memory_out = memory_out.clone()
         before, target, target_rows = None, None if below is None else below[1], part(layer.memory, *tile)
         if target is not None:
             target = target[..., block.channels]
@@ -137,7 +133,7 @@ class BackwardWalk:
         grid.functions.backward_(
             grid.by_gate(gates),
             grid.memory_before(i, b, tile),
-            channels_of(grid.new(grid.memory, i, tile), block),
+            memory_out,
             grad_h[..., block.channels],
             channels_of(grad_c, block),
             before,
@@ -170,13 +166,17 @@ class BackwardWalk:
         self, i: int, b: int, tile: Tile, grad_gates: Tensor, below: Gradient | None, overwrites: bool
     ) -> None:
         """The gradients of a block's weights, and of what its taps read. `grad_gates` is (n*B, G*H)."""
-        taps, terms, kernel = self.plan.layers[i].taps, self.call.blocks[b].terms, self.kernels[b]
-        kernel.add_read([self.grid.tap(i, term, tile) for term in terms], grad_gates)
+        taps, terms = self.plan.layers[i].taps, self.call.blocks[b].terms
+        for term in terms:
+            self.gradients.weights[b][term.rows].addmm_(self.grid.tap(i, term, tile).t(), grad_gates)
         if below is None:
             return
-        for term, grad_tap in reversed([*zip(terms, kernel.grad_read(grad_gates), strict=True)]):
+        grad_taps = self.grad_taps[b][: len(grad_gates)]
+        torch.mm(grad_gates, self.grid.inputs.weights[b].t(), out=grad_taps)
+        for term in reversed(terms):
             target, rows = below[0][..., term.channels], part(taps[term.tap], *tile)
+            grad_tap = grad_taps[:, term.rows].unflatten(0, (tile[1] - tile[0], -1))
             if overwrites and term.tap == len(taps) - 1:  # comes first
-                target[rows].flatten(0, 1).copy_(grad_tap)
+                target[rows] = grad_tap
             else:
-                add_(target, rows, grad_tap.unflatten(0, (tile[1] - tile[0], -1)))
+                add_(target, rows, grad_tap)

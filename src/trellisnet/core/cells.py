@@ -105,7 +105,7 @@ class InPlaceCell(Cell, ABC):
     ) -> None:
         """Turn the gates into the gradients of `pre`, in place, and write the gradient of the memory before.
 
-        May use the incoming gradients as scratch space.
+        May use the incoming gradients and `memory_out` as scratch space.
         """
 
 
@@ -192,7 +192,7 @@ class LstmCell(InPlaceCell):
 
     def backward_(self, gates, memory, memory_out, grad_hidden, grad_memory, grad_memory_before):  # type: ignore[no-untyped-def]
         i, f, o, g = gates.unbind(-2)
-        squashed = memory_out.tanh()
+        squashed = memory_out.tanh_()
         # d(o tanh c) / dc = o - o tanh^2 c
         grad_memory.addcmul_(grad_hidden, o)
         squashed.mul_(grad_hidden.mul_(squashed))
@@ -253,7 +253,7 @@ class GruCell(InPlaceCell):
         r, z, candidate, b = gates.unbind(-2)
         grad_state = grad_memory.add_(grad_hidden)
         torch.mul(grad_state, z, out=grad_hidden)
-        spare = -candidate if memory is None else memory - candidate
+        spare = torch.neg(candidate, out=memory_out) if memory is None else torch.sub(memory, candidate, out=memory_out)
         _sigmoid_backward(spare.mul_(grad_state), z, grad_input=z)
         if grad_memory_before is not None:
             grad_memory_before.copy_(grad_hidden)

@@ -34,7 +34,7 @@ class _Trellis(torch.autograd.Function):
         if not training:
             drop_buffer()  # who evaluates may have done with training
             return grid.forward(None)
-        buffer = take_buffer(grid.keep.size, grid.inputs.sources[0])
+        buffer = take_buffer(grid.keep.whole_size, grid.inputs.sources[0])
         outputs = grid.forward(buffer)
         ctx.set_materialize_grads(False)
         ctx.call, ctx.address, ctx.used_up = call, buffer.data_ptr(), False

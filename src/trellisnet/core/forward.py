@@ -53,6 +53,10 @@ class Grid:
         """Storage for some steps."""
         return self.inputs.sources[0].new_empty(rows, self.batch, width)
 
+    def walk_room(self, buffer: Tensor | None) -> Room:
+        """Room for what a walk works with: the end of the buffer, if it is there for that."""
+        return Room(self.inputs.sources[0], None if buffer is None else buffer[self.keep.size :])
+
     def _tile_rows(self) -> int:
         """The most steps of a tile."""
         most = max(layer.rows for layer in self.call.plan.layers)
@@ -74,9 +78,9 @@ class Grid:
         if buffer is not None:
             kept = self.keep.cut(buffer)
             # gates are kept from some layer on: the layers below it work where those will be
-            self.free = Room(buffer, buffer[self.keep.starts[self.keep.layers.start] :])
+            self.free = Room(buffer, buffer[self.keep.starts[self.keep.layers.start] : self.keep.size])
         # all other room is made here: small pieces amid large ones would leave holes in the heap, more with every layer
-        levels = TwoLevels(self)
+        levels = TwoLevels(self, self.walk_room(buffer))
         scratch = [self.free.take(self.tile_rows, self.batch, width) for width in self.call.gate_widths]
         outputs = self._empty_outputs()
         self._open(0, *levels.at(0))
@@ -123,7 +127,7 @@ class Grid:
     def rebuild(self, start: int, stop: int) -> None:
         """Bring back what the layers from one kept level to another need, but for hidden states to be revealed."""
         if self.reusable and stop not in self.keep.cramped:
-            self.free = Room(self.buffer, self.buffer[self.keep.starts[stop] :])
+            self.free = Room(self.buffer, self.buffer[self.keep.starts[stop] : self.keep.size])
         else:
             self.free = Room(self.buffer, self.extra)
         if start == 0:
@@ -149,6 +153,10 @@ class Grid:
     def owns_gates(self, i: int) -> bool:
         """Whether the gates of layer i may be overwritten: nobody else will read them."""
         return self.reusable or i not in self.keep.layers
+
+    def owns_memory(self, level: int) -> bool:
+        """Whether the memory of a level may be overwritten."""
+        return self.reusable or level not in self.keep.levels
 
     def finish(self, i: int) -> None:
         """Forget what only layer i needs."""
@@ -275,11 +283,10 @@ class Grid:
 class TwoLevels:
     """Storage for a walk through the levels, or their gradients: hidden states and memories of two levels at a time."""
 
-    def __init__(self, grid: Grid) -> None:
-        self.levels, width = grid.call.plan.levels, grid.call.width
-        rows = [max(level.rows for level in self.levels[parity::2]) for parity in range(2)]
-        self.hidden = [grid.empty(most, width) for most in rows]
-        self.memory = [torch.empty_like(each) for each in self.hidden] if grid.call.cell.has_memory else None
+    def __init__(self, grid: Grid, room: Room) -> None:
+        self.levels, shapes = grid.call.plan.levels, [(rows, grid.batch, grid.call.width) for rows in grid.keep.walk]
+        self.hidden = [room.take(*shape) for shape in shapes]
+        self.memory = [room.take(*shape) for shape in shapes] if grid.call.cell.has_memory else None
 
     def at(self, level: int) -> tuple[Tensor, Tensor | None]:
         """The hidden state and the memory of a level: (context + n, B, H) each."""

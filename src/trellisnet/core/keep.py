@@ -2,6 +2,7 @@
 
 One buffer, because dozens of them leave holes in the heap. In the order of the layers, because the way down is done
 with them one after the other from the last: the end of the buffer is free then for what has to be computed again.
+Behind it all lies what both ways work with.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ WIDE = 256
 # A wide net does not keep the gates of its first layer, which cost no product with hidden states. Where all steps are
 # wanted, it does not keep those of the next few layers either, one in so many of all: to make them again takes a third
 # of a layer's time, and as they come last on the way down, there is room for them in the buffer by then.
-REMADE = 10
+REMADE = 13
 
 
 class Room:
@@ -57,8 +58,8 @@ class Keep:
     """What of a call is kept, and where in the buffer.
 
     To store is to keep the gates of all layers and all levels. A wide net does without the gates of the lowest layers,
-    and makes levels from gates again: a hidden state when its layer comes, memories by segments between the few levels
-    where they are kept. To recompute is to keep a few levels only.
+    and makes levels from gates again: a hidden state when its layer comes, and where all steps are wanted, memories by
+    segments between the few levels where they are kept. To recompute is to keep a few levels only.
     """
 
     def __init__(self, call: Pass, batch: int) -> None:
@@ -68,7 +69,7 @@ class Keep:
             self.layers, self.levels = range(depth, depth), self._levels_to_recompute_from()
         elif wide:
             self.layers = range(min(depth, 1 + depth // REMADE if call.plan.whole else 1), depth)
-            self.levels = self._levels_with_memory()
+            self.levels = self._levels_with_memory() if call.cell.has_memory else []
         else:
             self.layers, self.levels = range(depth), [*range(1, depth)]
         self.segments = list(pairwise([0, *self.levels, depth]))
@@ -84,6 +85,10 @@ class Keep:
             for width in call.gate_widths if i in self.layers else ():
                 self._place("gates", i, call.plan.layers[i].rows, width)
         self.starts.append(self.size)
+        # the walks up and down have room for two levels at a time behind it
+        self.walk = [max(level.rows for level in call.plan.levels[parity::2]) for parity in range(2)]
+        state = 2 if call.cell.has_memory else 1
+        self.whole_size = self.size + state * sum(self._size_of(rows, call.width) for rows in self.walk)
         remade_sizes = {stop: self._remade_size(start, stop) for start, stop in self.segments}
         # what the way down makes again in a segment finds room where the layers above were, but for these segments
         self.cramped = {stop for stop, size in remade_sizes.items() if size > self.size - self.starts[stop]}
@@ -96,12 +101,14 @@ class Keep:
         return [*range(distance, depth, distance)]
 
     def _levels_with_memory(self) -> list[int]:
-        """Levels so far apart that the memories between two of them find room where the gates above were."""
-        levels: list[int] = []
-        left = len(self.call.plan.layers) - 1
-        while left > self.layers.start and self.call.cell.has_memory:
+        """All, where a tail is wanted; else so far apart that those between find room where the gates above were."""
+        depth, levels = len(self.call.plan.layers), list[int]()
+        if not self.call.plan.whole:
+            return [*range(self.layers.start + 1, depth)]
+        left = depth - 1
+        while left > self.layers.start:
             levels.insert(0, left)
-            left -= self.call.cell.gates * (len(self.call.plan.layers) - left)
+            left -= self.call.cell.gates * (depth - left)
         return levels
 
     def _place(self, kind: str, i: int, rows: int, width: int) -> None:
