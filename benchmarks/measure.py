@@ -23,13 +23,13 @@ Step = Callable[[], object]
 def interleaved(contestants: Mapping[str, Step], rounds: int) -> dict[str, float]:
     """Seconds of each contestant: the median of its steps in several rounds in which all take turns of a second.
 
-    The best step would favour short contestants, which get more tries in their turns.
+    The best step would favour short contestants, which get more tries in their turns. The first step of a turn does not
+    count: caches and heap are as another contestant has left them, while who trains a net repeats the same step.
     """
     times: dict[str, list[float]] = {name: [] for name in contestants}
-    for step in contestants.values():
-        step()  # warms up
     for _ in range(rounds):
         for name, step in contestants.items():
+            step()
             turn = time.perf_counter()
             while (start := time.perf_counter()) < turn + 1:
                 step()

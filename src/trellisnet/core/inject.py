@@ -89,7 +89,7 @@ def make_sources(
         if not narrow:
             flat = read.flatten(0, 1)
             products = flat @ weight if bias is None else torch.addmm(bias, flat, weight)
-            read = products.unflatten(0, read.shape[:2])
+            read = products.view(*read.shape[:2], -1)
         sources.append(read)
     if narrow and (bias := weights.biases[0]) is not None:
         weight = torch.cat([weight, bias.unsqueeze(0)])

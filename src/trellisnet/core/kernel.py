@@ -188,8 +188,7 @@ class Kernel(nn.Module, ABC):
     def dtype(self) -> torch.dtype:
         """The dtype of the weights."""
         name = self.weight_names[0]
-        if not parametrize.is_parametrized(self, name):
-            weight: Tensor = getattr(self, name)
+        if (weight := self._parameters.get(name)) is not None:
             return weight.dtype
         return next(self.get_submodule(f"parametrizations.{name}").parameters()).dtype
 

@@ -13,7 +13,7 @@ are nearly always a plain slice as well.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -58,16 +58,15 @@ class Plan:
     layers: tuple[Layer, ...]
     wanted: int  # the wanted steps are the last rows of every level
     whole: bool  # every step of every level, with full contexts: the state at the end is known
+    spans: tuple[int, ...] = field(init=False)  # the context rows of each level; every step of a stream asks for them
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "spans", tuple(len(level.context) for level in self.levels))
 
     @property
     def cells(self) -> int:
         """How many cells are computed."""
         return sum(layer.rows for layer in self.layers)
-
-    @property
-    def spans(self) -> tuple[int, ...]:
-        """The context rows of each level."""
-        return tuple(len(level.context) for level in self.levels)
 
 
 def as_rows(rows: Sequence[int], device: torch.device | str | None = None) -> Rows:

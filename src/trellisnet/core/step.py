@@ -41,7 +41,7 @@ def run(call: Pass, inputs: Inputs) -> Outputs:
                     cell_call()
             if masked:
                 _mask(desk, i, inputs.mask, call.alive[i])
-    y = desk.hidden[-1:, :, call.output].clone()
+    y = desk.output.clone()
     aux = torch.stack([desk.hidden[level - 1, None, :, call.output] for level in call.aux]) if call.aux else None
     state_c = None if desk.memory is None else _shifted(call, inputs.context_c, desk.memory)
     return y, aux, _shifted(call, inputs.context_h, desk.hidden), state_c
@@ -77,11 +77,16 @@ class _Desk:
         like, newest = inputs.sources[0], len(call.plan.layers[0].taps) - 1
         self.call = call  # kept, so that it can be told by its identity
         self.hidden = like.new_empty(layers, batch, call.width)
+        self.output = self.hidden[-1:, :, call.output]
         self.memory, self.before = (torch.zeros_like(self.hidden) if cell.has_memory else None for _ in range(2))
         self.gates = [like.new_zeros(layers, batch, width) for width in call.gate_widths]
         fused = in_place_functions(cell, like.device).forward_ if is_fused(like.device) else None
         self.older = [_older_rows(call, tap, like.device) for tap in range(newest)]
+        first = call.first_level
         self.known = [[term for term in block.terms if term.tap < newest] for block in call.blocks]
+        # what is known of before the step: below the first level, memories stay zero
+        self.known_before = None if self.before is None else self.before[first:]
+        self.known_gates = [gates[first:].flatten(0, 1) for gates in self.gates]
         waiting = [next((term for term in block.terms if term.tap == newest), None) for block in call.blocks]
         self.newest = [slice(0) if term is None else term.rows for term in waiting]
         self.layers: list[list[_Block]] = []
@@ -105,20 +110,18 @@ class _Desk:
 
     def lay_out(self, inputs: Inputs) -> None:
         """Bring in all that does not wait for a layer below: the memories, and what input and older taps contribute."""
-        first, context_h, context_c = self.call.first_level, inputs.context_h, inputs.context_c
-        if self.before is not None:  # zero below the first level, whatever the step
-            self.before[first:] = 0 if context_c is None else take(context_c, self.older[-1])
+        context_h, context_c = inputs.context_h, inputs.context_c
+        if self.known_before is not None:
+            self.known_before.zero_() if context_c is None else self.known_before.copy_(take(context_c, self.older[-1]))
         older = [] if context_h is None else [take(context_h, rows).flatten(0, 1) for rows in self.older]
-        for gates, known, sources, weight in zip(self.gates, self.known, self.sources, inputs.weights, strict=True):
-            for s, rows in sources:
+        for b, weight in enumerate(inputs.weights):
+            for s, rows in self.sources[b]:
                 source = 0 if s is None else inputs.sources[s]
                 if isinstance(source, Tensor) and source.dim() == 3 and inputs.input_weight is not None:
                     source = source @ inputs.input_weight
-                gates[rows] = source
-            if older:
-                products = gates[first:].flatten(0, 1)
-                for term in known:
-                    products.addmm_(older[term.tap][:, term.channels], weight[term.rows])
+                self.gates[b][rows] = source
+            for term in self.known[b] if older else ():
+                self.known_gates[b].addmm_(older[term.tap][:, term.channels], weight[term.rows])
 
 
 _local = threading.local()
