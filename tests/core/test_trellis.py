@@ -217,11 +217,14 @@ def test_lengths_equal_the_sequences_alone_and_ignore_what_lies_beyond():
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"dilation": (1, 1, 2, 4, 8)}, {"kernel_size": 3, "dilation": (1, 3)}, {"groups": (2, 4)}]
+    "options",
+    [{}, {"dilation": (1, 1, 2, 4, 8)}, {"kernel_size": 3, "dilation": (1, 3)}, {"groups": (2, 4)}, {"cell": "gru"}],
 )
 @pytest.mark.parametrize("memory", ["store", "recompute"])
+@pytest.mark.parametrize("wide", [1, 1000])
 @pytest.mark.parametrize("tail", [1, 2, 5, 11])
-def test_tail_equals_the_end_of_the_full_run(options, memory, tail):
+def test_tail_equals_the_end_of_the_full_run(monkeypatch, options, memory, wide, tail):
+    monkeypatch.setattr("trellisnet.core.keep.WIDE", wide)
     net = make(memory=memory, aux_every=2, **options)
     net.num_layers = 6
     x = torch.randn(11, 2, 2, requires_grad=True)

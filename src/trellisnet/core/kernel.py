@@ -68,7 +68,7 @@ class Weights:
 def from_first_layout(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
     """Tensors as version 0.1.0 saved them, the kernel under that prefix still (K, G*H, channels), in today's layout."""
     return {
-        name: tensor.transpose(1, 2) if name.startswith(prefix) and tensor.dim() == 3 else tensor
+        name: tensor.transpose(1, 2).contiguous() if name.startswith(prefix) and tensor.dim() == 3 else tensor
         for name, tensor in tensors.items()
     }
 

@@ -78,8 +78,9 @@ class _Desk:
         self.call = call  # kept, so that it can be told by its identity
         self.hidden = like.new_empty(layers, batch, call.width)
         self.output = self.hidden[-1:, :, call.output]
-        self.memory, self.before = (torch.zeros_like(self.hidden) if cell.has_memory else None for _ in range(2))
-        self.gates = [like.new_zeros(layers, batch, width) for width in call.gate_widths]
+        self.memory = torch.empty_like(self.hidden) if cell.has_memory else None
+        self.before = torch.zeros_like(self.hidden) if cell.has_memory else None
+        self.gates = [like.new_empty(layers, batch, width) for width in call.gate_widths]
         fused = in_place_functions(cell, like.device).forward_ if is_fused(like.device) else None
         self.older = [_older_rows(call, tap, like.device) for tap in range(newest)]
         first = call.first_level

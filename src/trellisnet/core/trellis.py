@@ -35,7 +35,7 @@ class TrellisNet(nn.Module):
         kernel_size: taps of the convolution, at least 2.
         dilation: steps between taps: a number, or a cycle of numbers over the layers.
         bias, batch_first: as in `nn.LSTM`.
-        weight_norm: learn directions and lengths of the kernels' rows apart.
+        weight_norm: learn direction and length of each gate's weights apart.
         hidden_dropout: variational: one mask a sequence and call, the same at every step of every layer.
         weight_dropout: DropConnect on the kernels, one mask a call.
         drop_all_taps: let DropConnect act on all taps, not only on the older ones as in the paper's experiments.

@@ -20,6 +20,7 @@ from trellisnet.core.state import TrellisState
 from trellisnet.files import replacing
 
 KEPT = 2
+FORMAT = 2  # of what is in a checkpoint; training does not go on from another
 
 
 class DamagedError(ValueError):

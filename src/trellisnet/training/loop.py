@@ -17,8 +17,14 @@ from torch.nn.parallel import DistributedDataParallel
 from trellisnet.core.state import TrellisState
 from trellisnet.data.batches import Batch
 from trellisnet.models.heads.adaptive import AdaptiveHead
-from trellisnet.models.pretrained import VERSION as FORMAT
-from trellisnet.training.checkpoints import generator_states, load_latest, save_checkpoint, saved_steps, set_generators
+from trellisnet.training.checkpoints import (
+    FORMAT,
+    generator_states,
+    load_latest,
+    save_checkpoint,
+    saved_steps,
+    set_generators,
+)
 from trellisnet.training.distribution import Workers
 from trellisnet.training.optimisation import Average, LearningRate, make_optimiser, stalled, without_progress
 from trellisnet.training.progress import Progress
@@ -198,8 +204,8 @@ class Trainer:
             return False
         if state.get("format") != FORMAT:
             raise ValueError(
-                f"{self.run.folder}: its checkpoints are of an older trellisnet, from which training cannot go on; "
-                "its models can still be used"
+                f"{self.run.folder}: its checkpoints are of format {state.get('format', 1)}, and training goes on from "
+                f"format {FORMAT} only; its models can still be used"
             )
         if state["processes"] != self.workers.count:
             raise ValueError(
