@@ -22,7 +22,7 @@ WIDE = 256
 # A wide net does not keep the gates of its first layer, which cost no product with hidden states. Where all steps are
 # wanted, it does not keep those of the next few layers either, one in so many of all: to make them again takes a third
 # of a layer's time, and as they come last on the way down, there is room for them in the buffer by then.
-REMADE = 13
+REMADE = 10
 
 
 class Room:
