@@ -78,3 +78,16 @@ def test_what_cannot_be_saved_is_named(tmp_path):
 def test_the_file_is_readable_without_this_package(tmp_path):
     save_checkpoint(tmp_path, 1, {"step": 1})
     assert json.loads((tmp_path / "step-1.json").read_text())["state"]
+
+
+def test_a_checkpoint_of_another_format_is_not_taken_for_a_damaged_one(tmp_path):
+    save_checkpoint(tmp_path, 3, {"step": 3})
+    path = tmp_path / "step-3.json"
+    content = json.loads(path.read_text())
+    del content["format"]  # as 0.1.0 wrote it
+    path.write_text(json.dumps(content))
+    with pytest.raises(
+        ValueError, match=r"step-3\.json is of format 1, and training goes on from format 2 only"
+    ) as told:
+        load_latest(tmp_path, print)
+    assert not isinstance(told.value, DamagedError)

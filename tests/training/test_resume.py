@@ -147,10 +147,6 @@ def test_what_has_changed_is_told(tmp_path, monkeypatch):
         fit.resume(tmp_path / "run")
     (tmp_path / "run" / "config.yaml").write_text(text)
     fit.resume(tmp_path / "run")
-    with monkeypatch.context() as patch:
-        patch.setattr("trellisnet.training.loop.load_latest", lambda *_: {"step": 1})  # as 0.1.0 wrote it
-        with pytest.raises(ValueError, match="checkpoints are of format 1, and training goes on from format 2 only"):
-            fit.resume(tmp_path / "run")
     monkeypatch.setattr(tasks, "load", lambda name, **options: tiny_text(words=6))
     with pytest.raises(ValueError, match="the data has changed since the last checkpoint"):
         fit.resume(tmp_path / "run")

@@ -64,6 +64,7 @@ class Keep:
 
     def __init__(self, call: Pass, batch: int) -> None:
         self.call, self.batch = call, batch
+        self.tensors_a_level = 2 if call.cell.has_memory else 1
         depth, wide = len(call.plan.layers), call.width >= WIDE
         if call.recompute:
             self.layers, self.levels = range(depth, depth), self._levels_to_recompute_from()
@@ -87,8 +88,7 @@ class Keep:
         self.starts.append(self.size)
         # the walks up and down have room for two levels at a time behind it
         self.walk = [max(level.rows for level in call.plan.levels[parity::2]) for parity in range(2)]
-        state = 2 if call.cell.has_memory else 1
-        self.whole_size = self.size + state * sum(self._size_of(rows, call.width) for rows in self.walk)
+        self.whole_size = self.size + self.tensors_a_level * sum(self._size_of(rows, call.width) for rows in self.walk)
         remade_sizes = {stop: self._remade_size(start, stop) for start, stop in self.segments}
         # what the way down makes again in a segment finds room where the layers above were, but for these segments
         self.cramped = {stop for stop, size in remade_sizes.items() if size > self.size - self.starts[stop]}
@@ -122,7 +122,7 @@ class Keep:
         """The room for what the way down makes again between two kept levels."""
         size, plan = 0, self.call.plan
         if start == 0 and self.call.first_level == 0:  # level 0 has a context
-            size += (2 if self.call.cell.has_memory else 1) * self._size_of(plan.levels[0].rows, self.call.width)
+            size += self.tensors_a_level * self._size_of(plan.levels[0].rows, self.call.width)
         for i in range(start, stop):
             level, remade = self._size_of(plan.levels[i + 1].rows, self.call.width), i not in self.layers
             if remade:

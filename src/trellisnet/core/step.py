@@ -85,7 +85,7 @@ class _Desk:
         self.older = [_older_rows(call, tap, like.device) for tap in range(newest)]
         first = call.first_level
         self.known = [[term for term in block.terms if term.tap < newest] for block in call.blocks]
-        # what is known of before the step: below the first level, memories stay zero
+        # the parts that a state fills in; the memory below the first of its levels stays zero
         self.known_before = None if self.before is None else self.before[first:]
         self.known_gates = [gates[first:].flatten(0, 1) for gates in self.gates]
         waiting = [next((term for term in block.terms if term.tap == newest), None) for block in call.blocks]

@@ -35,7 +35,8 @@ def save_checkpoint(folder: Path, step: int, state: dict[str, Any]) -> None:
     names = folder / f"step-{step}.safetensors", folder / f"step-{step}.json"
     with replacing(*names) as (tensor_file, rest_file):
         tensor_file.write_bytes(data)
-        rest_file.write_text(json.dumps({"sha256": _checksum(data, rest), "state": json.loads(rest)}), encoding="utf-8")
+        content = {"format": FORMAT, "sha256": _checksum(data, rest), "state": json.loads(rest)}
+        rest_file.write_text(json.dumps(content), encoding="utf-8")
     for old in saved_steps(folder)[:-KEPT]:
         for suffix in (".json", ".safetensors"):  # in this order: without its JSON file a checkpoint does not exist
             (folder / f"step-{old}{suffix}").unlink(missing_ok=True)
@@ -48,18 +49,24 @@ def saved_steps(folder: Path) -> list[int]:
 
 
 def load_checkpoint(folder: Path, step: int) -> dict[str, Any]:
-    """Read a checkpoint, or raise `DamagedError`."""
+    """Read a checkpoint, or raise `DamagedError`; a `ValueError` if it is whole, but of another format."""
     path = folder / f"step-{step}.json"
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         data = path.with_suffix(".safetensors").read_bytes()
         rest = json.dumps(content["state"], sort_keys=True)
-        if content["sha256"] != _checksum(data, rest):
-            raise DamagedError(f"checkpoint {path} is damaged: its checksum differs")
-        state: dict[str, Any] = _unflatten(content["state"], load(data))
-        return state
+        is_whole, form = content["sha256"] == _checksum(data, rest), content.get("format", 1)
+        state: dict[str, Any] = _unflatten(content["state"], load(data)) if is_whole else {}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DamagedError(f"checkpoint {path} is damaged: {error}") from None
+    if not is_whole:
+        raise DamagedError(f"checkpoint {path} is damaged: its checksum differs")
+    if form != FORMAT:
+        raise ValueError(
+            f"checkpoint {path} is of format {form}, and training goes on from format {FORMAT} only; "
+            "the run's models can still be used"
+        )
+    return state
 
 
 def load_latest(folder: Path, warn: Callable[[str], None]) -> dict[str, Any] | None:

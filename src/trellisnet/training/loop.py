@@ -17,14 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 from trellisnet.core.state import TrellisState
 from trellisnet.data.batches import Batch
 from trellisnet.models.heads.adaptive import AdaptiveHead
-from trellisnet.training.checkpoints import (
-    FORMAT,
-    generator_states,
-    load_latest,
-    save_checkpoint,
-    saved_steps,
-    set_generators,
-)
+from trellisnet.training.checkpoints import generator_states, load_latest, save_checkpoint, saved_steps, set_generators
 from trellisnet.training.distribution import Workers
 from trellisnet.training.optimisation import Average, LearningRate, make_optimiser, stalled, without_progress
 from trellisnet.training.progress import Progress
@@ -180,7 +173,6 @@ class Trainer:
 
     def _shared_state(self) -> dict[str, Any]:
         return {
-            "format": FORMAT,
             "step": self.step,
             "config": json.dumps(self.run.config.to_dict(), sort_keys=True),
             "data": self.fingerprint,
@@ -202,11 +194,6 @@ class Trainer:
             if self.workers.first:
                 self.run.keep_metrics(0)
             return False
-        if state.get("format") != FORMAT:
-            raise ValueError(
-                f"{self.run.folder}: its checkpoints are of format {state.get('format', 1)}, and training goes on from "
-                f"format {FORMAT} only; its models can still be used"
-            )
         if state["processes"] != self.workers.count:
             raise ValueError(
                 f"{self.run.folder} was trained by {state['processes']} processes and must go on with as many, "
