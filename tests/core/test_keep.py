@@ -27,7 +27,8 @@ def test_wide_nets_keep_little_more_than_their_gates(monkeypatch):
     with torch.autograd.graph.saved_tensors_hooks(lambda t: sizes.append(t.numel()) or t, lambda t: t):
         net(torch.randn(100, 2, 20))
     cells = 16 * 100 * 2 * 8
-    assert sum(sizes) < 4.5 * cells  # 4 gates of all layers but two, two memories, two levels, input and weights
+    # 4 gates of all layers but the first, two memories, two levels to walk through, the input with its product, weights
+    assert sum(sizes) < 4.8 * cells
 
 
 @pytest.mark.parametrize("wide", [1, 100])

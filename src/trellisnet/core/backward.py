@@ -26,18 +26,22 @@ class BackwardWalk:
     def __init__(self, grid: Grid, grads: tuple[Tensor | None, ...], needed: Inputs) -> None:
         self.grid, self.grads, self.call, self.plan = grid, grads, grid.call, grid.call.plan
         inputs = grid.inputs
-        # the contexts, and the narrow sources that stem from the input, seldom want a gradient
+        # the contexts, and the sources that stem from the input, seldom want a gradient
         self.wants_contexts = bool(needed.context_h or needed.context_c)
-        self.wants_sources = inputs.input_weight is None or any(needed.sources)
+        self.wants_input = bool(needed.sources[0])
         self.gradients = Inputs(
             None,
             _zeros(inputs.context_h),
             _zeros(inputs.context_c),
-            _zeros(inputs.input_weight),
+            torch.zeros_like(inputs.input_weight),
+            _zeros(inputs.input_bias),
             [torch.zeros_like(weight) for weight in inputs.weights],
             [torch.zeros_like(source) for source in inputs.sources],
         )
-        self.levels = TwoLevels(grid, grid.walk_room(grid.buffer if grid.reusable else None))
+        room = grid.walk_room(grid.buffer if grid.reusable else None)
+        self.levels = TwoLevels(grid, room)
+        products = self.call.shared_products(range(len(self.plan.layers)))
+        self.grad_products = {s: room.take(rows, grid.batch, width).zero_() for s, (rows, width) in products.items()}
         # what flows back to all taps of a block in a tile: one product takes less time than one for each of them
         self.grad_taps = [weight.new_empty(grid.tile_rows * grid.batch, len(weight)) for weight in inputs.weights]
 
@@ -62,6 +66,8 @@ class BackwardWalk:
                 above = below
         if above is not None:
             self._keep_context(0, above)
+        for s, grad_product in self.grad_products.items():
+            self._run_input(grad_product, self.grid.inputs.sources[s], self.gradients.sources[s])
         return self.gradients
 
     def _add_outputs(self, level: int, gradient: Gradient) -> None:
@@ -147,20 +153,22 @@ class BackwardWalk:
         s, rows = self.call.sources[i][b], self.plan.layers[i].rows
         if s is None:
             return
-        grad_source, weight = self.gradients.sources[s], self.grid.inputs.input_weight
-        if grad_source.dim() == 1:
+        source, grad_source = self.grid.inputs.sources[s], self.gradients.sources[s]
+        if not self.call.recipes[s].taps:
             grad_source += grad_gates.sum((0, 1))
-            return
-        grad_source = grad_source[-rows:][slice(*tile)]
-        if weight is None:
-            grad_source += grad_gates
-            return
-        source, flat = self.grid.source(i, b, tile), grad_gates.flatten(0, 1)
-        assert source is not None
-        assert self.gradients.input_weight is not None
+        elif self.call.narrow:
+            self._run_input(grad_gates, *(z[-rows:][slice(*tile)] for z in (source, grad_source)))
+        else:
+            self.grad_products[s][-rows:][slice(*tile)] += grad_gates
+
+    def _run_input(self, grad_product: Tensor, source: Tensor, grad_source: Tensor) -> None:
+        """The gradients of what a source from the input is multiplied with, and its own."""
+        flat = grad_product.flatten(0, 1)
         self.gradients.input_weight.addmm_(source.flatten(0, 1).t(), flat)
-        if self.wants_sources:
-            grad_source.flatten(0, 1).addmm_(flat, weight.t())
+        if self.gradients.input_bias is not None:
+            self.gradients.input_bias.add_(flat.sum(0))
+        if self.wants_input:
+            grad_source.flatten(0, 1).addmm_(flat, self.grid.inputs.input_weight.t())
 
     def _run_terms(
         self, i: int, b: int, tile: Tile, grad_gates: Tensor, below: Gradient | None, overwrites: bool

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 
+import torch
 from torch import Tensor
 
 from trellisnet.core.cells import Cell
@@ -28,6 +30,7 @@ class Pass:
     ends: tuple[Rows, ...]  # for levels 1 and up, the rows of the state to return; empty: no state
     first_level: int  # the given contexts begin at this level; below it they are zero
     recipes: tuple[Recipe, ...]  # how the sources are made
+    narrow: bool  # sources from the input are multiplied in every layer, not once for all layers of a dilation
     recompute: bool
 
     @property
@@ -46,6 +49,15 @@ class Pass:
         counts = [rows.stop - rows.start if isinstance(rows, slice) else len(rows) for rows in self.ends]
         return tuple(accumulate(counts, initial=0))
 
+    def shared_products(self, layers: Iterable[int]) -> dict[int, tuple[int, int]]:
+        """The sources to be multiplied once for these layers, the lowest first; of each the rows and the channels."""
+        shapes: dict[int, tuple[int, int]] = {}
+        for i in layers if not self.narrow else ():
+            for s, width in zip(self.sources[i], self.gate_widths, strict=True):
+                if s is not None and self.recipes[s].taps:
+                    shapes.setdefault(s, (self.plan.layers[i].rows, width))
+        return shapes
+
     def context(self, level: int) -> slice:
         """Where the context of a level lies among those of all levels."""
         spans = self.plan.spans
@@ -57,31 +69,40 @@ class Pass:
 class Inputs:
     """The tensors of one call.
 
-    A source is what is added to the hidden products of a layer: all of it (rows, B, G*H), a bias (G*H), or, if there
-    is an `input_weight`, a few channels (rows, B, K) that are still to be multiplied with it.
+    A source is what is added to the hidden products of a layer: a bias (G*H), or what was gathered from the input
+    (rows, B, K), which is still to be multiplied.
     """
 
     mask: Tensor | None  # (B, H)
     context_h: Tensor | None  # (context rows of all levels, B, H); None: zeros
     context_c: Tensor | None
-    input_weight: Tensor | None  # (K, G*H)
+    input_weight: Tensor  # (K, G*H)
+    input_bias: Tensor | None  # (G*H), to be added to the products with it
     weights: list[Tensor]  # (channels of all terms, G*H), one a block
     sources: list[Tensor]
 
     def flat(self) -> tuple[Tensor | None, ...]:
         """As one tuple, for autograd."""
-        return (self.mask, self.context_h, self.context_c, self.input_weight, *self.weights, *self.sources)
+        rest = (self.mask, self.context_h, self.context_c, self.input_weight, self.input_bias)
+        return (*rest, *self.weights, *self.sources)
 
     @staticmethod
     def of(flat: tuple[Tensor | None, ...], blocks: int) -> Inputs:
         """The inverse of `flat`."""
-        mask, context_h, context_c, input_weight, *rest = flat
-        return Inputs(mask, context_h, context_c, input_weight, rest[:blocks], rest[blocks:])  # type: ignore[arg-type]
+        mask, context_h, context_c, weight, bias, *rest = flat
+        return Inputs(mask, context_h, context_c, weight, bias, rest[:blocks], rest[blocks:])  # type: ignore[arg-type]
+
+    def product(self, source: Tensor, out: Tensor | None = None) -> Tensor:
+        """What a source from the input, or some rows of it, contributes: (rows, B, G*H)."""
+        matrix, weight, bias = source.flatten(0, 1), self.input_weight, self.input_bias
+        out = None if out is None else out.flatten(0, 1)
+        product = torch.mm(matrix, weight, out=out) if bias is None else torch.addmm(bias, matrix, weight, out=out)
+        return product.view(*source.shape[:2], -1)
 
     @property
     def batch(self) -> int:
-        """The number of sequences: the input always enters the first layer, so there is a source that tells."""
-        return next(source.shape[1] for source in self.sources if source.dim() == 3)
+        """The number of sequences: the input always enters the first layer, so the first source tells."""
+        return self.sources[0].shape[1]
 
 
 Outputs = tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]  # y, aux, state h, state c

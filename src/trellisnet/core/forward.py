@@ -5,7 +5,7 @@ Shapes: n rows (steps), B sequences, H hidden channels, G gates.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import torch
 from torch import Tensor
@@ -46,6 +46,7 @@ class Grid:
         self.hidden: dict[int, Tensor | None] = {}  # by level; None: all zeros
         self.memory: dict[int, Tensor | None] = {}
         self.gates: dict[int, list[Tensor]] = {}  # by layer: (n, B, G*H), one a block
+        self.products: dict[int, Tensor] = {}  # by source: what layers add that share it
         self.free = Room(inputs.sources[0])  # what of the buffer is not needed any more, or not yet
         self.functions = in_place_functions(call.cell, inputs.sources[0].device)
 
@@ -80,7 +81,9 @@ class Grid:
             # gates are kept from some layer on: the layers below it work where those will be
             self.free = Room(buffer, buffer[self.keep.starts[self.keep.layers.start] : self.keep.size])
         # all other room is made here: small pieces amid large ones would leave holes in the heap, more with every layer
-        levels = TwoLevels(self, self.walk_room(buffer))
+        room = self.walk_room(buffer)
+        levels = TwoLevels(self, room)
+        self._multiply_input(range(len(self.call.plan.layers)), room)
         scratch = [self.free.take(self.tile_rows, self.batch, width) for width in self.call.gate_widths]
         outputs = self._empty_outputs()
         self._open(0, *levels.at(0))
@@ -130,6 +133,7 @@ class Grid:
             self.free = Room(self.buffer, self.buffer[self.keep.starts[stop] : self.keep.size])
         else:
             self.free = Room(self.buffer, self.extra)
+        self._multiply_input((i for i in range(start, stop) if i not in self.gates), self.free)
         if start == 0:
             self._open(0)
         for i in range(start, stop):
@@ -183,6 +187,12 @@ class Grid:
         if level == 0:
             storage[known:] = 0
         return storage
+
+    def _multiply_input(self, layers: Iterable[int], room: Room) -> None:
+        """Compute what these layers, the lowest first, add of the input."""
+        for s, (rows, width) in self.call.shared_products(layers).items():
+            self.products[s] = room.take(rows, self.batch, width)
+            self.inputs.product(self.inputs.sources[s][-rows:], out=self.products[s])
 
     def _run_layer(self, i: int, kept: list[Tensor] | None, scratch: list[Tensor]) -> None:
         """Compute level i+1, and the gates to keep; others are in scratch memory for a moment."""
@@ -240,31 +250,18 @@ class Grid:
 
     def _sum_products(self, i: int, b: int, tile: Tile, gates: Tensor) -> None:
         """The pre-activations of one block in a tile of layer i."""
-        products, started = gates.flatten(0, 1), False
-        for term in self.call.blocks[b].terms if self.hidden[i] is not None else ():
-            self._product(products, self.tap(i, term, tile), self.inputs.weights[b][term.rows], started)
-            started = True
-        source = self.source(i, b, tile)
-        if source is None and not started:
+        s, layer, products = self.call.sources[i][b], self.call.plan.layers[i], gates.flatten(0, 1)
+        # what is added comes first: adding it to products afterwards takes longer
+        if s is None:
             gates.zero_()
-        elif source is not None and source.dim() == 3 and self.inputs.input_weight is not None:
-            self._product(products, source.flatten(0, 1), self.inputs.input_weight, started)
-        elif source is not None:
-            gates.add_(source) if started else gates.copy_(source)
-
-    @staticmethod
-    def _product(out: Tensor, matrix: Tensor, weight: Tensor, add: bool) -> None:
-        if add:
-            out.addmm_(matrix, weight)
+        elif not self.call.recipes[s].taps:
+            gates.copy_(self.inputs.sources[s])
+        elif self.call.narrow:
+            self.inputs.product(self.inputs.sources[s][-layer.rows :][slice(*tile)], out=gates)
         else:
-            torch.mm(matrix, weight, out=out)
-
-    def source(self, i: int, b: int, tile: Tile) -> Tensor | None:
-        """What is added to the products of a block in a tile of layer i."""
-        s = self.call.sources[i][b]
-        if s is None or self.inputs.sources[s].dim() == 1:
-            return None if s is None else self.inputs.sources[s]
-        return self.inputs.sources[s][-self.call.plan.layers[i].rows :][slice(*tile)]
+            gates.copy_(self.products[s][-layer.rows :][slice(*tile)])
+        for term in self.call.blocks[b].terms if self.hidden[i] is not None else ():
+            products.addmm_(self.tap(i, term, tile), self.inputs.weights[b][term.rows])
 
     def tap(self, i: int, term: Term, tile: Tile) -> Tensor:
         """What a term reads in a tile of layer i, as a matrix (n*B, channels)."""

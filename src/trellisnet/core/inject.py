@@ -1,8 +1,9 @@
 """The input's contribution to every layer: a linear map of a few steps of x, gathered once for each dilation in use.
 
-A wide input is multiplied here, once for all layers of a dilation. For an input of a few channels (the pixel tasks
-have one) that would cost more than it saves: the product is so much larger than the input that reading it is slower
-than multiplying again. So narrow inputs go to the engine as they are, with a one beside them for the bias.
+The engine multiplies what is gathered here, a wide input once for all layers of a dilation. For an input of a few
+channels (the pixel tasks have one) that would cost more than it saves: the product is so much larger than the input
+that reading it is slower than multiplying again. So a narrow input is multiplied in every layer, with a one beside it
+for the bias.
 """
 
 from __future__ import annotations
@@ -65,32 +66,31 @@ def _input_rows(plan: Plan, layer: int, taps: int, span: int, device: torch.devi
     return tuple(as_rows([step + shift for step in steps], device) for shift in shifts)
 
 
+def is_narrow(input_channels: int) -> bool:
+    """Whether an input of so many channels, all taps together, is multiplied in every layer."""
+    return input_channels <= NARROW
+
+
 def make_sources(
     recipes: tuple[Recipe, ...], weights: Weights, x: Tensor, left: Tensor | None, span: int
-) -> tuple[list[Tensor], Tensor | None]:
-    """The sources, and the weight that is still to be applied to narrow ones.
+) -> tuple[list[Tensor], Tensor, Tensor | None]:
+    """The sources, and the weight and the bias of those that are gathered from the input.
 
     `x` is (T, B, C); `left` the `span` inputs before it, None for zeros.
     """
     if span:
         x = F.pad(x, (0, 0, 0, 0, span, 0)) if left is None else torch.cat([left, x])
-    weight, narrow = weights.input, len(weights.input) <= NARROW
+    weight, bias = weights.input, weights.biases[0]
     sources: list[Tensor] = []
+    with_ones = is_narrow(len(weight)) and bias is not None
     for block, rows in recipes:
-        bias = weights.biases[block]
         if not rows:
-            assert bias is not None
-            sources.append(bias)
+            sources.append(weights.biases[block])  # type: ignore[arg-type]
             continue
         taps = [take(x, each) for each in rows]
-        if narrow and bias is not None:
+        if with_ones:
             taps.append(torch.ones_like(taps[0][..., :1]))
-        read = torch.cat(taps, -1)
-        if not narrow:
-            flat = read.flatten(0, 1)
-            products = flat @ weight if bias is None else torch.addmm(bias, flat, weight)
-            read = products.view(*read.shape[:2], -1)
-        sources.append(read)
-    if narrow and (bias := weights.biases[0]) is not None:
-        weight = torch.cat([weight, bias.unsqueeze(0)])
-    return sources, weight if narrow else None
+        sources.append(torch.cat(taps, -1))
+    if with_ones and bias is not None:
+        weight, bias = torch.cat([weight, bias.unsqueeze(0)]), None
+    return sources, weight, bias

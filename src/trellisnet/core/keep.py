@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -22,7 +23,7 @@ WIDE = 256
 # A wide net does not keep the gates of its first layer, which cost no product with hidden states. Where all steps are
 # wanted, it does not keep those of the next few layers either, one in so many of all: to make them again takes a third
 # of a layer's time, and as they come last on the way down, there is room for them in the buffer by then.
-REMADE = 10
+REMADE = 20
 
 
 class Room:
@@ -86,9 +87,10 @@ class Keep:
             for width in call.gate_widths if i in self.layers else ():
                 self._place("gates", i, call.plan.layers[i].rows, width)
         self.starts.append(self.size)
-        # the walks up and down have room for two levels at a time behind it
+        # behind it the walks up and down have room for two levels at a time, and for the input's products
         self.walk = [max(level.rows for level in call.plan.levels[parity::2]) for parity in range(2)]
         self.whole_size = self.size + self.tensors_a_level * sum(self._size_of(rows, call.width) for rows in self.walk)
+        self.whole_size += self._products_size(range(depth))
         remade_sizes = {stop: self._remade_size(start, stop) for start, stop in self.segments}
         # what the way down makes again in a segment finds room where the layers above were, but for these segments
         self.cramped = {stop for stop, size in remade_sizes.items() if size > self.size - self.starts[stop]}
@@ -118,9 +120,14 @@ class Keep:
     def _size_of(self, rows: int, width: int) -> int:
         return aligned(rows * self.batch * width)
 
+    def _products_size(self, layers: Iterable[int]) -> int:
+        """The room for the input's products that layers share."""
+        return sum(self._size_of(*shape) for shape in self.call.shared_products(layers).values())
+
     def _remade_size(self, start: int, stop: int) -> int:
         """The room for what the way down makes again between two kept levels."""
-        size, plan = 0, self.call.plan
+        plan = self.call.plan
+        size = self._products_size(i for i in range(start, stop) if i not in self.layers)
         if start == 0 and self.call.first_level == 0:  # level 0 has a context
             size += self.tensors_a_level * self._size_of(plan.levels[0].rows, self.call.width)
         for i in range(start, stop):

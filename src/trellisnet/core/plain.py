@@ -38,11 +38,12 @@ def is_batched(tensor: Tensor | None) -> bool:
 def run(call: Pass, inputs: Inputs) -> Outputs:
     """Compute the plan, level after level."""
     plan, wanted = call.plan, call.plan.wanted
+    sources = [source if source.dim() == 1 else inputs.product(source) for source in inputs.sources]
     hidden, memory = [_level(call, inputs, 0, inputs.context_h)], [_level(call, inputs, 0, inputs.context_c)]
     for i, layer in enumerate(plan.layers):
         parts = []
         for b, block in enumerate(call.blocks):
-            pre = _source(call, inputs, i, b)
+            pre = _source(call, sources, i, b, inputs.batch)
             for term in block.terms:
                 pre = pre + take(hidden[i], layer.taps[term.tap])[..., term.channels] @ inputs.weights[b][term.rows]
             before = take(memory[i], layer.memory)[..., block.channels] if call.cell.has_memory else None
@@ -89,15 +90,10 @@ def _level(call: Pass, inputs: Inputs, level: int, context: Tensor | None, compu
     return torch.cat([left, computed])
 
 
-def _source(call: Pass, inputs: Inputs, i: int, b: int) -> Tensor:
-    s = call.sources[i][b]
-    rows, channels = call.plan.layers[i].rows, call.blocks[b].channels
-    if s is None or inputs.sources[s].dim() == 1:
-        width = call.cell.gates * (channels.stop - channels.start)
-        constant = inputs.sources[0].new_zeros(width) if s is None else inputs.sources[s]
-        return constant.expand(rows, inputs.batch, width)
-    source = inputs.sources[s][-rows:]
-    return source if inputs.input_weight is None else source @ inputs.input_weight
+def _source(call: Pass, sources: list[Tensor], i: int, b: int, batch: int) -> Tensor:
+    s, rows, width = call.sources[i][b], call.plan.layers[i].rows, call.gate_widths[b]
+    source = sources[0].new_zeros(width) if s is None else sources[s]
+    return source.expand(rows, batch, width) if source.dim() == 1 else source[-rows:]
 
 
 def gradients(

@@ -118,8 +118,8 @@ class _Desk:
         for b, weight in enumerate(inputs.weights):
             for s, rows in self.sources[b]:
                 source = 0 if s is None else inputs.sources[s]
-                if isinstance(source, Tensor) and source.dim() == 3 and inputs.input_weight is not None:
-                    source = source @ inputs.input_weight
+                if isinstance(source, Tensor) and source.dim() == 3:
+                    source = inputs.product(source)
                 self.gates[b][rows] = source
             for term in self.known[b] if older else ():
                 self.known_gates[b].addmm_(older[term.tap][:, term.channels], weight[term.rows])

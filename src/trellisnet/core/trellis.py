@@ -14,7 +14,7 @@ from trellisnet.core.call import Inputs, Pass
 from trellisnet.core.cells import Cell, make_cell
 from trellisnet.core.checks import one_of, positive_int, positive_ints, probability
 from trellisnet.core.history import AnyState, History
-from trellisnet.core.inject import make_sources, plan_sources
+from trellisnet.core.inject import is_narrow, make_sources, plan_sources
 from trellisnet.core.kernel import DenseKernel, Kernel, MixedGroupKernel, Weights
 from trellisnet.core.layout import read_batch
 from trellisnet.core.plan import Plan, make_plan, take
@@ -268,6 +268,7 @@ class TrellisNet(nn.Module):
             ends=self.history.ends(plan, lengths, device) if plan.whole else (),
             first_level=first_level,
             recipes=recipes,
+            narrow=is_narrow(self.kernel.input_taps * self.input_size),
             recompute=self.memory == "recompute",
         )
         if cached:
@@ -278,9 +279,9 @@ class TrellisNet(nn.Module):
 
     def _inputs(self, call: Pass, weights: Weights, x: Tensor, state: TrellisState | None) -> Inputs:
         left = None if state is None else state.x
-        sources, input_weight = make_sources(call.recipes, weights, x, left, self.history.input_span)
+        sources, weight, bias = make_sources(call.recipes, weights, x, left, self.history.input_span)
         context_h, context_c = (None, None) if state is None else state.contexts(call.plan)
-        return Inputs(self._mask(x), context_h, context_c, input_weight, weights.hidden, sources)
+        return Inputs(self._mask(x), context_h, context_c, weight, bias, weights.hidden, sources)
 
     def _mask(self, x: Tensor) -> Tensor | None:
         if not (self.training and self.hidden_dropout):
