@@ -6,14 +6,21 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from trellisnet.core.cells import Cell
-from trellisnet.core.inject import Recipe
 from trellisnet.core.kernel import Block
 from trellisnet.core.plan import Plan, Rows
+
+
+class Recipe(NamedTuple):
+    """How a source is made: for which block, and from which rows of x for each tap (none: only the bias)."""
+
+    block: int
+    taps: tuple[Rows, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,8 +37,11 @@ class Pass:
     ends: tuple[Rows, ...]  # for levels 1 and up, the rows of the state to return; empty: no state
     first_level: int  # the given contexts begin at this level; below it they are zero
     recipes: tuple[Recipe, ...]  # how the sources are made
+    input_span: int  # so many inputs before the first step stand before x in the recipes
     narrow: bool  # sources from the input are multiplied in every layer, not once for all layers of a dilation
     recompute: bool
+    dtype: torch.dtype  # to compute in
+    result_dtype: torch.dtype
 
     @property
     def width(self) -> int:

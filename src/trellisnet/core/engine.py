@@ -11,15 +11,20 @@ from trellisnet.core import plain, step
 from trellisnet.core.backward import BackwardWalk
 from trellisnet.core.call import Inputs, Outputs, Pass
 from trellisnet.core.forward import Grid
+from trellisnet.core.inject import make_inputs
 from trellisnet.core.keep import drop_buffer, give_buffer, take_buffer
+from trellisnet.core.kernel import Weights
+from trellisnet.core.state import TrellisState
 
 
-def run(call: Pass, inputs: Inputs) -> Outputs:
+def run(call: Pass, weights: Weights, x: Tensor, state: TrellisState | None, mask: Tensor | None) -> Outputs:
     """Compute the plan: in place where the cell allows it, with ordinary operations otherwise and when tracing."""
-    if plain.is_needed(call):
+    in_place = not plain.is_needed(call)
+    if in_place and step.is_possible(call):
+        return step.run(call, weights, x, state, mask)
+    inputs = make_inputs(call, weights, x, state, mask)
+    if not in_place:
         return plain.run(call, inputs)
-    if step.is_possible(call):
-        return step.run(call, inputs)
     outputs: Outputs = _Trellis.apply(call, torch.is_grad_enabled(), *inputs.flat())  # type: ignore[no-untyped-call]
     return outputs
 

@@ -14,6 +14,17 @@ from trellisnet.core.state import TrellisState
 AnyState = TrellisState | tuple[Tensor, Tensor | None] | Tensor
 
 
+def as_state(state: AnyState | None) -> TrellisState | None:
+    """What a caller may give as a state, as one."""
+    if state is None or isinstance(state, TrellisState):
+        return state
+    if isinstance(state, Tensor):
+        return TrellisState(state)
+    if isinstance(state, (tuple, list)) and len(state) == 2:
+        return TrellisState(*state)
+    raise TypeError(f"state must be a TrellisState or a pair (h, c), got {type(state).__name__}")
+
+
 @dataclass(frozen=True)
 class History:
     """The sizes of a net's states."""
@@ -40,16 +51,8 @@ class History:
         """How many earlier inputs the injection reads."""
         return (self.input_taps - 1) * max(self.dilation)
 
-    def accept(self, state: AnyState | None, x: Tensor) -> TrellisState | None:
-        """The caller's state as a TrellisState in the dtype of x; an error that says what does not fit."""
-        if state is None:
-            return None
-        if isinstance(state, Tensor):
-            state = TrellisState(state)
-        elif isinstance(state, (tuple, list)) and len(state) == 2:
-            state = TrellisState(*state)
-        if not isinstance(state, TrellisState):
-            raise TypeError(f"state must be a TrellisState or a pair (h, c), got {type(state).__name__}")
+    def check(self, state: TrellisState, x: Tensor) -> None:
+        """Raise an error that says what of a state does not fit this net and x."""
         batch, width = state.h.shape[1:]
         if width != self.hidden_size:
             raise ValueError(f"state must have hidden_size = {self.hidden_size} channels, got {width}")
@@ -69,7 +72,6 @@ class History:
             raise ValueError(f"state has inputs of shape {inputs}, but this net keeps {expected}: another net's?")
         if state.h.device != x.device:
             raise ValueError(f"state must be on the device of x, {x.device}, got {state.h.device}")
-        return state if state.h.dtype == x.dtype else state.to(x.dtype)
 
     def ends(self, plan: Plan, lengths: tuple[int, ...] | None, device: torch.device) -> tuple[Rows, ...]:
         """For every level from 1 on, the rows that the next state keeps of it."""
@@ -92,22 +94,22 @@ class History:
         c: Tensor | None,
     ) -> TrellisState:
         """The state after a call: `h` and `c` are the rows at `ends`, the inputs and level 0 are added here."""
-        spans, steps = plan.spans, len(x)
-
-        def end(before: Tensor, now: Tensor) -> Tensor:
-            if lengths is None and len(before) <= steps:
-                return now[steps - len(before) :].clone()  # not a view: the caller may reuse the input's memory
-            return take(torch.cat([before, now]), self._end(len(before), steps, lengths, x.device))
-
-        last_x = None
-        if self.input_span:
-            left = state.x if state is not None else None
-            last_x = end(x.new_zeros(self.input_span, *x.shape[1:]) if left is None else left, x)
-        bottom = 0
-        if state is not None and state.first_level == 0 and min(lengths or (steps,)) < spans[0]:
+        spans, bottom, last_x = plan.spans, 0, None
+        if span := self.input_span:
+            last_x = self._last(None if state is None else state.x, x, span, lengths)
+        if state is not None and state.first_level == 0 and min(lengths or x.shape[:1]) < spans[0]:
             # a call shorter than the span after `repackage`: part of the context below the first layer is still seen
             bottom, (old_h, old_c) = spans[0], state.contexts(plan)
-            zeros = h.new_zeros(steps, *h.shape[1:])
-            h = torch.cat([end(old_h[:bottom], zeros), h])
-            c = None if c is None or old_c is None else torch.cat([end(old_c[:bottom], zeros), c])
+            zeros = h.new_zeros(x.shape[0], *h.shape[1:])
+            h = torch.cat([self._last(old_h[:bottom], zeros, bottom, lengths), h])
+            if c is not None and old_c is not None:
+                c = torch.cat([self._last(old_c[:bottom], zeros, bottom, lengths), c])
         return TrellisState(h, c, last_x, (bottom, *spans[1:]))
+
+    def _last(self, before: Tensor | None, now: Tensor, span: int, lengths: tuple[int, ...] | None) -> Tensor:
+        """The last `span` rows of what was before (None: zeros) and what came now; at each sequence's own end."""
+        steps = now.shape[0]
+        if lengths is None and span <= steps:
+            return (now if span == steps else now[-span:]).clone()  # not a view: the caller may reuse its memory
+        before = now.new_zeros(span, *now.shape[1:]) if before is None else before
+        return take(torch.cat([before, now]), self._end(span, steps, lengths, now.device))

@@ -8,25 +8,18 @@ for the bias.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from trellisnet.core.call import Inputs, Pass, Recipe
 from trellisnet.core.kernel import Kernel, Weights
 from trellisnet.core.plan import Plan, Rows, as_rows, take
+from trellisnet.core.state import TrellisState
 
 NARROW = 16  # channels of all taps together, up to which an input is multiplied in every layer
 
 Table = tuple[tuple[int | None, ...], ...]  # [layer][block]: the number of the source
-
-
-class Recipe(NamedTuple):
-    """How a source is made: for which block, and from which rows of x for each tap (none: only the bias)."""
-
-    block: int
-    taps: tuple[Rows, ...]
 
 
 def plan_sources(
@@ -71,19 +64,16 @@ def is_narrow(input_channels: int) -> bool:
     return input_channels <= NARROW
 
 
-def make_sources(
-    recipes: tuple[Recipe, ...], weights: Weights, x: Tensor, left: Tensor | None, span: int
-) -> tuple[list[Tensor], Tensor, Tensor | None]:
-    """The sources, and the weight and the bias of those that are gathered from the input.
-
-    `x` is (T, B, C); `left` the `span` inputs before it, None for zeros.
-    """
-    if span:
+def make_inputs(call: Pass, weights: Weights, x: Tensor, state: TrellisState | None, mask: Tensor | None) -> Inputs:
+    """All tensors of a call on x (T, B, C): the sources are gathered here."""
+    context_h, context_c = (None, None) if state is None else state.contexts(call.plan)
+    if span := call.input_span:
+        left = None if state is None else state.x
         x = F.pad(x, (0, 0, 0, 0, span, 0)) if left is None else torch.cat([left, x])
     weight, bias = weights.input, weights.biases[0]
     sources: list[Tensor] = []
-    with_ones = is_narrow(len(weight)) and bias is not None
-    for block, rows in recipes:
+    with_ones = call.narrow and bias is not None
+    for block, rows in call.recipes:
         if not rows:
             sources.append(weights.biases[block])  # type: ignore[arg-type]
             continue
@@ -93,4 +83,4 @@ def make_sources(
         sources.append(torch.cat(taps, -1))
     if with_ones and bias is not None:
         weight, bias = torch.cat([weight, bias.unsqueeze(0)]), None
-    return sources, weight, bias
+    return Inputs(mask, context_h, context_c, weight, bias, weights.hidden, sources)

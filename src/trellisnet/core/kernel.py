@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -51,8 +51,7 @@ class Block:
         return Block(channels, tuple(terms), injected)
 
 
-@dataclass(frozen=True, eq=False)
-class Weights:
+class Weights(NamedTuple):
     """A kernel as the engine uses it, after weight norm and dropout."""
 
     hidden: list[Tensor]  # one (channels of all terms, G*H) a block

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from operator import index
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,8 +14,7 @@ from trellisnet.core.checks import positive_int
 from trellisnet.core.plan import Rows
 
 
-@dataclass(frozen=True, eq=False)
-class Batch:
+class Batch(NamedTuple):
     """Sequences as (T, B, C), their lengths where they are not all T, and the form they came in."""
 
     x: Tensor

@@ -16,8 +16,8 @@ def dtypes_for(x: Tensor, own: torch.dtype) -> tuple[torch.dtype, torch.dtype]:
     CPU that announces bfloat16 products can execute them.
     """
     device = x.device.type
-    if _autocast_is_on(device):
-        own = torch.get_autocast_dtype(device)
+    if (autocast := autocast_dtype(device)) is not None:
+        own = autocast
     elif x.dtype != own:
         raise ValueError(f"x must have the dtype of the net, {own}, got {x.dtype}")
     half = own in (torch.bfloat16, torch.float16)
@@ -26,8 +26,11 @@ def dtypes_for(x: Tensor, own: torch.dtype) -> tuple[torch.dtype, torch.dtype]:
 
 def without_autocast(device: str) -> AbstractContextManager[Any]:
     """Switch autocast off, where it is on: the casts are made by hand."""
-    return torch.autocast(device, enabled=False) if _autocast_is_on(device) else nullcontext()
+    return torch.autocast(device, enabled=False) if autocast_dtype(device) else nullcontext()
 
 
-def _autocast_is_on(device: str) -> bool:
-    return torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
+def autocast_dtype(device: str) -> torch.dtype | None:
+    """The dtype that autocast asks for; None where it is off."""
+    if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
+        return torch.get_autocast_dtype(device)
+    return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
@@ -94,6 +94,12 @@ class TrellisState:
         c = None if self.c is None else function(self.c)
         x = None if self.x is None else function(self.x)
         return replace(self, h=function(self.h), c=c, x=x)
+
+    @property
+    def form(self) -> Hashable:
+        """All but the numbers: whether a state fits a net and a batch is decided by this."""
+        x = None if self.x is None else self.x.shape
+        return self.spans, self.h.shape, self.h.dtype, self.h.device, self.c is None, x
 
     @property
     def first_level(self) -> int:

@@ -15,10 +15,12 @@ import torch
 from torch import Tensor
 
 from trellisnet.core.cache import remembered
-from trellisnet.core.call import Inputs, Outputs, Pass
+from trellisnet.core.call import Outputs, Pass, Recipe
 from trellisnet.core.cells import InPlaceCell
 from trellisnet.core.fusion import in_place_functions, is_fused
+from trellisnet.core.kernel import Weights
 from trellisnet.core.plan import Plan, Rows, as_rows, take
+from trellisnet.core.state import TrellisState
 
 
 def is_possible(call: Pass) -> bool:
@@ -26,13 +28,14 @@ def is_possible(call: Pass) -> bool:
     return call.plan.whole and call.plan.wanted == 1 and not torch.is_grad_enabled()
 
 
-def run(call: Pass, inputs: Inputs) -> Outputs:
-    """Compute one step of every layer."""
+def run(call: Pass, weights: Weights, x: Tensor, state: TrellisState | None, mask: Tensor | None) -> Outputs:
+    """Compute one step of every layer, from x (1, B, C)."""
+    left, (context_h, context_c) = (None, (None, None)) if state is None else (state.x, state.contexts(call.plan))
     with torch.inference_mode():  # on a desk that only this file sees, so that operations need no bookkeeping
-        desk = _desk(call, inputs)
-        desk.lay_out(inputs)
-        newest = [weight[rows] for weight, rows in zip(inputs.weights, desk.newest, strict=True)]
-        masked = inputs.mask is not None or any(call.alive)
+        desk = _desk(call, x)
+        desk.lay_out(weights, x, left, context_h, context_c)
+        newest = [weight[rows] for weight, rows in zip(weights.hidden, desk.newest, strict=True)]
+        masked = mask is not None or any(call.alive)
         for i, blocks in enumerate(desk.layers):
             for (products, below, cell_calls), weight in zip(blocks, newest, strict=True):
                 if below is not None:
@@ -40,11 +43,11 @@ def run(call: Pass, inputs: Inputs) -> Outputs:
                 for cell_call in cell_calls:
                     cell_call()
             if masked:
-                _mask(desk, i, inputs.mask, call.alive[i])
+                _mask(desk, i, mask, call.alive[i])
     y = desk.output.clone()
     aux = torch.stack([desk.hidden[level - 1, None, :, call.output] for level in call.aux]) if call.aux else None
-    state_c = None if desk.memory is None else _shifted(call, inputs.context_c, desk.memory)
-    return y, aux, _shifted(call, inputs.context_h, desk.hidden), state_c
+    state_c = None if desk.memory is None else _shifted(call, context_c, desk.memory)
+    return y, aux, _shifted(call, context_h, desk.hidden), state_c
 
 
 def _mask(desk: _Desk, i: int, mask: Tensor | None, alive: int | None) -> None:
@@ -64,6 +67,36 @@ class _Block(NamedTuple):
     cell_calls: Sequence[Callable[[], object]]  # what turns all that was added up in `products` into the new state
 
 
+class _Read(NamedTuple):
+    """What a source reads of the input: a row a sequence, with a place for each tap and the row of [left; x] it is."""
+
+    matrix: Tensor  # (B, taps * C)
+    places: list[tuple[Tensor, int]]
+    span: int
+
+    @staticmethod
+    def of(recipe: Recipe, span: int, like: Tensor) -> _Read:
+        """Room for what a recipe says; `like` is (1, B, C)."""
+        batch, channels = like.shape[1:]
+        matrix = like.new_empty(batch, len(recipe.taps) * channels)
+        starts = [rows.start for rows in recipe.taps if isinstance(rows, slice)]  # of one step, all are slices
+        return _Read(matrix, list(zip(matrix.split(channels, 1), starts, strict=True)) if starts else [], span)
+
+    def product(self, weight: Tensor, bias: Tensor | None, x: Tensor, left: Tensor | None) -> Tensor:
+        """What is added to the layers that share the source."""
+        if not self.places:
+            assert bias is not None
+            return bias
+        for place, row in self.places:
+            if row == self.span:
+                place.copy_(x[0])
+            elif left is None:
+                place.zero_()
+            else:
+                place.copy_(left[row])
+        return self.matrix @ weight if bias is None else torch.addmm(bias, self.matrix, weight)
+
+
 class _Desk:
     """Buffers for the steps of one call, the views of them that every layer works on, and what reads what.
 
@@ -71,10 +104,10 @@ class _Desk:
     is copied from here; a thread has its own.
     """
 
-    def __init__(self, call: Pass, inputs: Inputs) -> None:
-        cell, layers, batch = call.cell, len(call.plan.layers), inputs.batch
+    def __init__(self, call: Pass, like: Tensor) -> None:
+        cell, layers, batch = call.cell, len(call.plan.layers), like.shape[1]
         assert isinstance(cell, InPlaceCell)
-        like, newest = inputs.sources[0], len(call.plan.layers[0].taps) - 1
+        newest = len(call.plan.layers[0].taps) - 1
         self.call = call  # kept, so that it can be told by its identity
         self.hidden = like.new_empty(layers, batch, call.width)
         self.output = self.hidden[-1:, :, call.output]
@@ -102,25 +135,24 @@ class _Desk:
                 blocks.append(_Block(self.gates[b][i], below, calls))
             self.layers.append(blocks)
         # of each block, its sources, each with the layers that add it; None: those to which nothing is added
-        self.sources: list[list[tuple[int | None, Rows]]] = []
+        self.sources: list[list[tuple[_Read | None, Rows]]] = []
         for b in range(len(call.blocks)):
             users: dict[int | None, list[int]] = {}
             for i, row in enumerate(call.sources):
                 users.setdefault(row[b], []).append(i)
-            self.sources.append([(s, as_rows(rows, like.device)) for s, rows in users.items()])
+            reads = {s: None if s is None else _Read.of(call.recipes[s], call.input_span, like) for s in users}
+            self.sources.append([(reads[s], as_rows(rows, like.device)) for s, rows in users.items()])
 
-    def lay_out(self, inputs: Inputs) -> None:
+    def lay_out(
+        self, weights: Weights, x: Tensor, left: Tensor | None, context_h: Tensor | None, context_c: Tensor | None
+    ) -> None:
         """Bring in all that does not wait for a layer below: the memories, and what input and older taps contribute."""
-        context_h, context_c = inputs.context_h, inputs.context_c
         if self.known_before is not None:
             self.known_before.zero_() if context_c is None else self.known_before.copy_(take(context_c, self.older[-1]))
         older = [] if context_h is None else [take(context_h, rows).flatten(0, 1) for rows in self.older]
-        for b, weight in enumerate(inputs.weights):
-            for s, rows in self.sources[b]:
-                source = 0 if s is None else inputs.sources[s]
-                if isinstance(source, Tensor) and source.dim() == 3:
-                    source = inputs.product(source)
-                self.gates[b][rows] = source
+        for b, weight in enumerate(weights.hidden):
+            for read, rows in self.sources[b]:
+                self.gates[b][rows] = 0 if read is None else read.product(weights.input, weights.biases[b], x, left)
             for term in self.known[b] if older else ():
                 self.known_gates[b].addmm_(older[term.tap][:, term.channels], weight[term.rows])
 
@@ -128,14 +160,13 @@ class _Desk:
 _local = threading.local()
 
 
-def _desk(call: Pass, inputs: Inputs) -> _Desk:
+def _desk(call: Pass, x: Tensor) -> _Desk:
     desks: dict[object, _Desk] = _local.__dict__.setdefault("desks", {})
-    like = inputs.sources[0]
-    key = (id(call), inputs.batch, like.dtype, like.device, is_fused(like.device))
+    key = (id(call), is_fused(x.device))  # a call is of one batch size, dtype and device
     if key not in desks:
         if len(desks) >= 8:
             desks.clear()
-        desks[key] = _Desk(call, inputs)
+        desks[key] = _Desk(call, x)
     return desks[key]
 
 

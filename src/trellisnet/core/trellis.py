@@ -10,15 +10,15 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from trellisnet.core import engine
-from trellisnet.core.call import Inputs, Pass
+from trellisnet.core.call import Pass
 from trellisnet.core.cells import Cell, make_cell
 from trellisnet.core.checks import one_of, positive_int, positive_ints, probability
-from trellisnet.core.history import AnyState, History
-from trellisnet.core.inject import is_narrow, make_sources, plan_sources
-from trellisnet.core.kernel import DenseKernel, Kernel, MixedGroupKernel, Weights
-from trellisnet.core.layout import read_batch
-from trellisnet.core.plan import Plan, make_plan, take
-from trellisnet.core.precision import dtypes_for, without_autocast
+from trellisnet.core.history import AnyState, History, as_state
+from trellisnet.core.inject import is_narrow, plan_sources
+from trellisnet.core.kernel import DenseKernel, Kernel, MixedGroupKernel
+from trellisnet.core.layout import Batch, read_batch
+from trellisnet.core.plan import Rows, make_plan, take
+from trellisnet.core.precision import autocast_dtype, dtypes_for, without_autocast
 from trellisnet.core.state import TrellisState
 
 
@@ -126,7 +126,7 @@ class TrellisNet(nn.Module):
             self.dilation,
             self.kernel.input_taps,
         )
-        self._described: dict[Any, Pass] = {}
+        self._described: dict[Any, tuple[Pass, Rows | None]] = {}
         self.reset_parameters()
 
     def _check_groups(self, name: str, sizes: Sequence[int]) -> tuple[int, ...]:
@@ -213,27 +213,21 @@ class TrellisNet(nn.Module):
             None, because the cells it would need are not computed. With `aux`, the outputs of those layers,
             stacked along a new first dimension.
         """
-        batch = read_batch(x, lengths, self.batch_first, self.input_size)
-        depth = self.num_layers if depth is None else positive_int("depth", depth)
-        if aux and self.aux_every is None:
-            raise ValueError("aux=True needs a net with aux_every, got aux_every=None")
-        wanted, picked = batch.wanted(tail)
-        device, after, padding = batch.x.device, None, batch.padding()
-        plan = make_plan(len(batch.x), wanted, self.history.dilations(depth + 1), self.kernel_size, device)
-        dtype, result_dtype = dtypes_for(batch.x, self.kernel.dtype)
-        with without_autocast(device.type):
-            weights = self.kernel.materialise(dtype)
-            steps = batch.x.to(dtype)
+        batch, before = read_batch(x, lengths, self.batch_first, self.input_size), as_state(state)
+        call, picked = self._describe(batch, before, tail, depth, aux)
+        after, padding = None, batch.padding()
+        with without_autocast(batch.x.device.type):
+            weights, steps = self.kernel.materialise(call.dtype), batch.x.to(call.dtype)
             if padding is not None:
                 steps = steps.masked_fill(padding, 0)  # whatever stands there must not reach the weights' gradients
-            before = self.history.accept(state, steps)
-            call = self._describe(plan, 1 if before is None else before.first_level, batch.lengths, aux, device)
-            y, aux_y, h, c = engine.run(call, self._inputs(call, weights, steps, before))
+            if before is not None and before.h.dtype != call.dtype:
+                before = before.to(call.dtype)
+            y, aux_y, h, c = engine.run(call, weights, steps, before, self._mask(steps))
             if h is not None:
-                after = self.history.after(plan, steps, before, batch.lengths, h, c)
+                after = self.history.after(call.plan, steps, before, batch.lengths, h, c)
 
         def finish(output: Tensor) -> Tensor:  # (T, B, C)
-            output = output.to(result_dtype)
+            output = output.to(call.result_dtype)
             if picked is not None:
                 return take(output, picked)
             return output if padding is None or tail is not None else output.masked_fill(padding, 0)
@@ -246,17 +240,39 @@ class TrellisNet(nn.Module):
         return results[0], after, *results[1:]
 
     def _describe(
-        self, plan: Plan, first_level: int, lengths: tuple[int, ...] | None, aux: bool, device: torch.device
-    ) -> Pass:
-        """The call as the engine sees it, remembered for the next call of the same shape."""
-        settings = (self.memory, self.inject_every, self.aux_every, self.output_size)
-        key = (plan, first_level, aux, *settings)
-        cached = lengths is None and not torch.compiler.is_compiling()
-        if cached and (known := self._described.get(key)) is not None:
-            return known
-        depth, groups = len(plan.layers), self.staggered or ()
-        every = self.aux_every if aux and self.aux_every else depth + 1
-        table, recipes = plan_sources(plan, self.kernel, self.history.input_span, self.inject_every, device)
+        self, batch: Batch, state: TrellisState | None, tail: int | None, depth: int | None, aux: bool
+    ) -> tuple[Pass, Rows | None]:
+        """The call as the engine sees it, after all checks, and which of the wanted steps each sequence picks.
+
+        It is remembered: a call like an earlier one, and every step of a stream is, need not be checked again.
+        """
+        depth = self.num_layers if depth is None else positive_int("depth", depth)
+        tail = None if tail is None else positive_int("tail", tail)
+        if batch.lengths is not None or torch.compiler.is_compiling():
+            return self._checked(batch, state, tail, depth, aux)
+        x = batch.x
+        settings = (self.memory, self.inject_every, self.aux_every, self.output_size, self.kernel.dtype)
+        asked = (x.shape, x.dtype, x.device, autocast_dtype(x.device.type), tail, depth, bool(aux))
+        key = (asked, settings, None if state is None else state.form)
+        known = self._described.get(key)
+        if known is None:
+            if len(self._described) >= 256:
+                self._described.clear()
+            known = self._described[key] = self._checked(batch, state, tail, depth, aux)
+        return known
+
+    def _checked(
+        self, batch: Batch, state: TrellisState | None, tail: int | None, depth: int, aux: bool
+    ) -> tuple[Pass, Rows | None]:
+        if aux and self.aux_every is None:
+            raise ValueError("aux=True needs a net with aux_every, got aux_every=None")
+        (wanted, picked), x, span = batch.wanted(tail), batch.x, self.history.input_span
+        plan = make_plan(len(x), wanted, self.history.dilations(depth + 1), self.kernel_size, x.device)
+        dtype, result_dtype = dtypes_for(x, self.kernel.dtype)
+        if state is not None:
+            self.history.check(state, x)
+        groups, every = self.staggered or (), self.aux_every if aux and self.aux_every else depth + 1
+        table, recipes = plan_sources(plan, self.kernel, span, self.inject_every, x.device)
         call = Pass(
             plan=plan,
             cell=self.cell,
@@ -265,23 +281,16 @@ class TrellisNet(nn.Module):
             alive=tuple(sum(groups[: i + 1]) if i < len(groups) - 1 else None for i in range(depth)),
             output=slice(self.hidden_size - self.output_size, self.hidden_size),
             aux=tuple(range(every, depth + 1, every)),
-            ends=self.history.ends(plan, lengths, device) if plan.whole else (),
-            first_level=first_level,
+            ends=self.history.ends(plan, batch.lengths, x.device) if plan.whole else (),
+            first_level=1 if state is None else state.first_level,
             recipes=recipes,
+            input_span=span,
             narrow=is_narrow(self.kernel.input_taps * self.input_size),
             recompute=self.memory == "recompute",
+            dtype=dtype,
+            result_dtype=result_dtype,
         )
-        if cached:
-            if len(self._described) >= 64:
-                self._described.clear()
-            self._described[key] = call
-        return call
-
-    def _inputs(self, call: Pass, weights: Weights, x: Tensor, state: TrellisState | None) -> Inputs:
-        left = None if state is None else state.x
-        sources, weight, bias = make_sources(call.recipes, weights, x, left, self.history.input_span)
-        context_h, context_c = (None, None) if state is None else state.contexts(call.plan)
-        return Inputs(self._mask(x), context_h, context_c, weight, bias, weights.hidden, sources)
+        return call, picked
 
     def _mask(self, x: Tensor) -> Tensor | None:
         if not (self.training and self.hidden_dropout):
