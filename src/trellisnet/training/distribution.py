@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -73,6 +74,9 @@ def workers(device: str) -> Iterator[Workers]:
     try:
         yield Workers(dist.get_rank(), dist.get_world_size(), chosen)
     finally:
+        # a wrapped model refers to itself, so it outlives its training, and holds the group and its threads; a thread
+        # that is still alive when the interpreter ends aborts the process
+        gc.collect()
         dist.destroy_process_group()
 
 
