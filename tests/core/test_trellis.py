@@ -395,14 +395,31 @@ def bad_calls():
         ((x,), {"tail": 0}, ValueError, "tail"),
         ((x,), {"tail": 3, "lengths": [5, 2, 5]}, ValueError, "tail.*2.*3"),
         ((x,), {"depth": 0}, ValueError, "depth"),
+        ((x,), {"tail": 1.0}, TypeError, "tail"),
+        ((x,), {"tail": [1]}, TypeError, "tail"),
+        ((x,), {"depth": 4.0}, TypeError, "depth"),
         ((x,), {"aux": True}, ValueError, "aux_every"),
     ]
 
 
-@pytest.mark.parametrize("number", range(28))
+@pytest.mark.parametrize("number", range(31))
 def test_bad_calls_are_named(number):
+    """Also by a net that has answered good calls of the same shapes, and remembers them."""
     calls = bad_calls()
-    assert len(calls) == 28
+    assert len(calls) == 31
     args, options, error, message = calls[number]
+    net, x = make(), torch.zeros(5, 3, 2)
+    net(x, net(x)[1])
+    net(x, tail=1, depth=4)
     with pytest.raises(error, match=message):
-        make()(*args, **options)
+        net(*args, **options)
+
+
+def test_a_setting_that_is_changed_counts_from_the_next_call_on():
+    net, x = make(), torch.randn(5, 3, 2)
+    before = net(x)[0]
+    net.inject_every, net.num_layers = 2, 3
+    again = TrellisNet(2, 6, num_layers=3, inject_every=2)
+    again.load_state_dict(net.state_dict())
+    assert_close([net(x)[0]], [again(x)[0]], 0.0)
+    assert not torch.allclose(net(x)[0], before)

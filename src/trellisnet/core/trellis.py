@@ -119,12 +119,7 @@ class TrellisNet(nn.Module):
         else:
             self.kernel = MixedGroupKernel(input_size, self.groups, self.cell, **options)
         self.history = History(
-            input_size,
-            hidden_size,
-            self.cell.has_memory,
-            kernel_size,
-            self.dilation,
-            self.kernel.input_taps,
+            input_size, hidden_size, self.cell.has_memory, kernel_size, self.dilation, self.kernel.input_taps
         )
         self._described: dict[Any, tuple[Pass, Rows | None]] = {}
         self.reset_parameters()
