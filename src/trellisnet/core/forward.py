@@ -82,7 +82,7 @@ class Grid:
             self.free = Room(buffer, buffer[self.keep.starts[self.keep.layers.start] : self.keep.size])
         # all other room is made here: small pieces amid large ones would leave holes in the heap, more with every layer
         room = self.walk_room(buffer)
-        levels = TwoLevels(self, room)
+        levels, self.products = TwoLevels(self, room), kept.products
         self._multiply_input(range(len(self.call.plan.layers)), room)
         scratch = [self.free.take(self.tile_rows, self.batch, width) for width in self.call.gate_widths]
         outputs = self._empty_outputs()
@@ -120,7 +120,7 @@ class Grid:
     def reopen(self, buffer: Tensor, reusable: bool) -> None:
         """Begin the way down with what was kept. A buffer that nobody will read again is working memory as well."""
         kept = self.keep.cut(buffer)
-        self.hidden, self.gates = kept.hidden, kept.gates
+        self.hidden, self.gates, self.products = kept.hidden, kept.gates, kept.products
         levels = range(len(self.call.plan.levels))
         self.memory = kept.memory if self.call.cell.has_memory else dict.fromkeys(levels)
         self.buffer, self.reusable, self.extra = buffer, reusable, buffer.new_empty(self.keep.extra)
@@ -133,7 +133,9 @@ class Grid:
             self.free = Room(self.buffer, self.buffer[self.keep.starts[stop] : self.keep.size])
         else:
             self.free = Room(self.buffer, self.extra)
-        self._multiply_input((i for i in range(start, stop) if i not in self.gates), self.free)
+        if not self.call.recompute:
+            self.products = {}
+            self._multiply_input((i for i in range(start, stop) if i not in self.gates), self.free)
         if start == 0:
             self._open(0)
         for i in range(start, stop):
@@ -191,7 +193,8 @@ class Grid:
     def _multiply_input(self, layers: Iterable[int], room: Room) -> None:
         """Compute what these layers, the lowest first, add of the input."""
         for s, (rows, width) in self.call.shared_products(layers).items():
-            self.products[s] = room.take(rows, self.batch, width)
+            if s not in self.products:
+                self.products[s] = room.take(rows, self.batch, width)
             self.inputs.product(self.inputs.sources[s][-rows:], out=self.products[s])
 
     def _run_layer(self, i: int, kept: list[Tensor] | None, scratch: list[Tensor]) -> None:

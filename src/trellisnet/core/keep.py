@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -53,6 +52,7 @@ class Kept:
     hidden: dict[int, Tensor | None] = field(default_factory=dict)  # None is for the walks: all zeros
     memory: dict[int, Tensor | None] = field(default_factory=dict)
     gates: dict[int, list[Tensor]] = field(default_factory=dict)  # one tensor a block
+    products: dict[int, Tensor] = field(default_factory=dict)  # of the input, by source
 
 
 class Keep:
@@ -78,6 +78,9 @@ class Keep:
         self.places: list[tuple[str, int, int, int, int]] = []  # what, of which level or layer, start, rows, width
         self.starts: list[int] = []  # of the gates of each layer, at the end of it all that of none
         self.size = 0
+        products = call.shared_products(range(depth))
+        for s, shape in products.items() if call.recompute else ():  # every segment needs them again
+            self._place("products", s, *shape)
         for i in range(depth):
             if i in self.levels and (call.recompute or not wide):
                 self._place("hidden", i, call.plan.levels[i].rows, call.width)
@@ -90,7 +93,7 @@ class Keep:
         # behind it the walks up and down have room for two levels at a time, and for the input's products
         self.walk = [max(level.rows for level in call.plan.levels[parity::2]) for parity in range(2)]
         self.whole_size = self.size + self.tensors_a_level * sum(self._size_of(rows, call.width) for rows in self.walk)
-        self.whole_size += self._products_size(range(depth))
+        self.whole_size += sum(self._size_of(*shape) for shape in products.values())
         remade_sizes = {stop: self._remade_size(start, stop) for start, stop in self.segments}
         # what the way down makes again in a segment finds room where the layers above were, but for these segments
         self.cramped = {stop for stop, size in remade_sizes.items() if size > self.size - self.starts[stop]}
@@ -120,21 +123,18 @@ class Keep:
     def _size_of(self, rows: int, width: int) -> int:
         return aligned(rows * self.batch * width)
 
-    def _products_size(self, layers: Iterable[int]) -> int:
-        """The room for the input's products that layers share."""
-        return sum(self._size_of(*shape) for shape in self.call.shared_products(layers).values())
-
     def _remade_size(self, start: int, stop: int) -> int:
         """The room for what the way down makes again between two kept levels."""
-        plan = self.call.plan
-        size = self._products_size(i for i in range(start, stop) if i not in self.layers)
+        size, plan, remade = 0, self.call.plan, [i for i in range(start, stop) if i not in self.layers]
+        if not self.call.recompute:
+            size += sum(self._size_of(*shape) for shape in self.call.shared_products(remade).values())
         if start == 0 and self.call.first_level == 0:  # level 0 has a context
             size += self.tensors_a_level * self._size_of(plan.levels[0].rows, self.call.width)
         for i in range(start, stop):
-            level, remade = self._size_of(plan.levels[i + 1].rows, self.call.width), i not in self.layers
-            if remade:
+            level = self._size_of(plan.levels[i + 1].rows, self.call.width)
+            if i in remade:
                 size += level + sum(self._size_of(plan.layers[i].rows, width) for width in self.call.gate_widths)
-            if self.call.cell.has_memory and (remade or i + 1 not in self.levels):
+            if self.call.cell.has_memory and (i in remade or i + 1 not in self.levels):
                 size += level
         return size
 
