@@ -8,6 +8,8 @@ import warnings
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from reference import assert_close, gradients
 from trellisnet import TrellisNet
@@ -92,6 +94,17 @@ def test_torch_func_takes_ordinary_operations(paths):
     (gradient,) = torch.autograd.grad(net(z)[0].square().sum(), z)
     assert_close(tangent, gradient.sum())
     assert "plain" in paths
+
+
+def test_what_a_tracer_sees_is_not_remembered():
+    net, x = TrellisNet(3, 6, 4).requires_grad_(False), torch.randn(1, 2, 3)
+    expected = net(x)[0]
+    traced = make_fx(lambda x: net(x)[0], tracing_mode="symbolic", _allow_non_fake_inputs=True)(x)
+    assert_close([traced(x)], [expected], 1e-12)
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode, torch.no_grad():
+        assert isinstance(net(mode.from_tensor(x))[0], FakeTensor)
+    with torch.no_grad():
+        assert_close([net(x)[0]], [expected], 1e-12)
 
 
 def test_compile_and_export_take_ordinary_operations():

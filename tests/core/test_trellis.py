@@ -2,6 +2,7 @@
 
 import copy
 import io
+from dataclasses import replace
 
 import pytest
 import torch
@@ -384,6 +385,7 @@ def bad_calls():
         ((x, memoryless), {}, ValueError, "no c"),
         ((x, wider), {}, ValueError, "inputs of shape"),
         ((x, make()(x)[1].to("meta")), {}, ValueError, "device"),
+        ((x, replace(make()(x)[1], x=torch.zeros(1, 3, 2, device="meta"))), {}, ValueError, "device"),
         ((x,), {"lengths": [5, 6, 1]}, ValueError, r"lengths\[1\].*6"),
         ((x,), {"lengths": [5, 0, 1]}, ValueError, r"lengths\[1\].*0"),
         ((x,), {"lengths": [5, 1]}, ValueError, "3 integers"),
@@ -402,11 +404,11 @@ def bad_calls():
     ]
 
 
-@pytest.mark.parametrize("number", range(31))
+@pytest.mark.parametrize("number", range(32))
 def test_bad_calls_are_named(number):
     """Also by a net that has answered good calls of the same shapes, and remembers them."""
     calls = bad_calls()
-    assert len(calls) == 31
+    assert len(calls) == 32
     args, options, error, message = calls[number]
     net, x = make(), torch.zeros(5, 3, 2)
     net(x, net(x)[1])

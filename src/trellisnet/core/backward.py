@@ -36,7 +36,7 @@ class BackwardWalk:
             torch.zeros_like(inputs.input_weight),
             _zeros(inputs.input_bias),
             [torch.zeros_like(weight) for weight in inputs.weights],
-            [torch.zeros_like(source) for source in inputs.sources],
+            [torch.zeros_like(z) if self.wants_input or z.dim() == 1 else z.new_empty(0) for z in inputs.sources],
         )
         room = grid.walk_room(grid.buffer if grid.reusable else None)
         self.levels = TwoLevels(grid, room)

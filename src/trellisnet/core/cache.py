@@ -7,9 +7,15 @@ from functools import lru_cache, wraps
 from typing import ParamSpec, TypeVar
 
 import torch
+from torch import Tensor
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+def is_traced(x: Tensor) -> bool:
+    """Whether a tracer watches, or x is none but stands for one: shapes may be symbols then, not to be remembered."""
+    return type(x) is not Tensor or torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
 
 
 def remembered(function: Callable[P, R]) -> Callable[P, R]:

@@ -193,7 +193,7 @@ class Grid:
     def _multiply_input(self, layers: Iterable[int], room: Room) -> None:
         """Compute what these layers, the lowest first, add of the input."""
         for s, (rows, width) in self.call.shared_products(layers).items():
-            if s not in self.products:
+            if s not in self.products:  # else it is one to be kept, and has its place
                 self.products[s] = room.take(rows, self.batch, width)
             self.inputs.product(self.inputs.sources[s][-rows:], out=self.products[s])
 

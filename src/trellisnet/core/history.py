@@ -70,8 +70,9 @@ class History:
         inputs = None if state.x is None else tuple(state.x.shape)
         if inputs != expected and (len(state.spans) > 1 or inputs is not None):
             raise ValueError(f"state has inputs of shape {inputs}, but this net keeps {expected}: another net's?")
-        if state.h.device != x.device:
-            raise ValueError(f"state must be on the device of x, {x.device}, got {state.h.device}")
+        for part in (state.h, state.c, state.x):
+            if part is not None and part.device != x.device:
+                raise ValueError(f"state must be on the device of x, {x.device}, got {part.device}")
 
     def ends(self, plan: Plan, lengths: tuple[int, ...] | None, device: torch.device) -> tuple[Rows, ...]:
         """For every level from 1 on, the rows that the next state keeps of it."""

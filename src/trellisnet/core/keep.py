@@ -47,7 +47,10 @@ def aligned(size: int) -> int:
 
 @dataclass
 class Kept:
-    """Tensors (rows, B, channels): of some levels the hidden state and the memory, of some layers the gates."""
+    """Tensors (rows, B, channels): of some levels the hidden state and the memory, of some layers the gates.
+
+    Where layers are computed again, also the input's products.
+    """
 
     hidden: dict[int, Tensor | None] = field(default_factory=dict)  # None is for the walks: all zeros
     memory: dict[int, Tensor | None] = field(default_factory=dict)
@@ -60,7 +63,8 @@ class Keep:
 
     To store is to keep the gates of all layers and all levels. A wide net does without the gates of the lowest layers,
     and makes levels from gates again: a hidden state when its layer comes, and where all steps are wanted, memories by
-    segments between the few levels where they are kept. To recompute is to keep a few levels only.
+    segments between the few levels where they are kept. To recompute is to keep a few levels and
+    the input's products only.
     """
 
     def __init__(self, call: Pass, batch: int) -> None:
@@ -75,7 +79,9 @@ class Keep:
         else:
             self.layers, self.levels = range(depth), [*range(1, depth)]
         self.segments = list(pairwise([0, *self.levels, depth]))
-        self.places: list[tuple[str, int, int, int, int]] = []  # what, of which level or layer, start, rows, width
+        self.places: list[
+            tuple[str, int, int, int, int]
+        ] = []  # what, of which level, layer or source, start, rows, width
         self.starts: list[int] = []  # of the gates of each layer, at the end of it all that of none
         self.size = 0
         products = call.shared_products(range(depth))

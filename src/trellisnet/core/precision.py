@@ -26,7 +26,7 @@ def dtypes_for(x: Tensor, own: torch.dtype) -> tuple[torch.dtype, torch.dtype]:
 
 def without_autocast(device: str) -> AbstractContextManager[Any]:
     """Switch autocast off, where it is on: the casts are made by hand."""
-    return torch.autocast(device, enabled=False) if autocast_dtype(device) else nullcontext()
+    return torch.autocast(device, enabled=False) if autocast_dtype(device) is not None else nullcontext()
 
 
 def autocast_dtype(device: str) -> torch.dtype | None:

@@ -97,9 +97,10 @@ class TrellisState:
 
     @property
     def form(self) -> Hashable:
-        """All but the numbers: whether a state fits a net and a batch is decided by this."""
-        x = None if self.x is None else self.x.shape
-        return self.spans, self.h.shape, self.h.dtype, self.h.device, self.c is None, x
+        """What decides whether a state fits a net and a batch: shapes and devices."""
+        c = None if self.c is None else self.c.device
+        x = None if self.x is None else (self.x.shape, self.x.device)
+        return self.spans, self.h.shape, self.h.dtype, self.h.device, c, x
 
     @property
     def first_level(self) -> int:

@@ -80,7 +80,7 @@ class _Read(NamedTuple):
         batch, channels = like.shape[1:]
         matrix = like.new_empty(batch, len(recipe.taps) * channels)
         starts = [rows.start for rows in recipe.taps if isinstance(rows, slice)]  # of one step, all are slices
-        return _Read(matrix, list(zip(matrix.split(channels, 1), starts, strict=True)) if starts else [], span)
+        return _Read(matrix, list(zip(matrix.split(channels, 1), starts, strict=True)) if recipe.taps else [], span)
 
     def product(self, weight: Tensor, bias: Tensor | None, x: Tensor, left: Tensor | None) -> Tensor:
         """What is added to the layers that share the source."""
@@ -164,8 +164,8 @@ def _desk(call: Pass, x: Tensor) -> _Desk:
     desks: dict[object, _Desk] = _local.__dict__.setdefault("desks", {})
     key = (id(call), is_fused(x.device))  # a call is of one batch size, dtype and device
     if key not in desks:
-        if len(desks) >= 8:
-            desks.clear()
+        if len(desks) >= 16:
+            del desks[next(iter(desks))]  # the oldest
         desks[key] = _Desk(call, x)
     return desks[key]
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from trellisnet.core import engine
+from trellisnet.core.cache import is_traced
 from trellisnet.core.call import Pass
 from trellisnet.core.cells import Cell, make_cell
 from trellisnet.core.checks import one_of, positive_int, positive_ints, probability
@@ -243,9 +244,9 @@ class TrellisNet(nn.Module):
         """
         depth = self.num_layers if depth is None else positive_int("depth", depth)
         tail = None if tail is None else positive_int("tail", tail)
-        if batch.lengths is not None or torch.compiler.is_compiling():
-            return self._checked(batch, state, tail, depth, aux)
         x = batch.x
+        if batch.lengths is not None or is_traced(x):
+            return self._checked(batch, state, tail, depth, aux)
         settings = (self.memory, self.inject_every, self.aux_every, self.output_size, self.kernel.dtype)
         asked = (x.shape, x.dtype, x.device, autocast_dtype(x.device.type), tail, depth, bool(aux))
         key = (asked, settings, None if state is None else state.form)

@@ -56,7 +56,7 @@ def load_checkpoint(folder: Path, step: int) -> dict[str, Any]:
         data = path.with_suffix(".safetensors").read_bytes()
         rest = json.dumps(content["state"], sort_keys=True)
         is_whole, form = content["sha256"] == _checksum(data, rest), content.get("format", 1)
-        state: dict[str, Any] = _unflatten(content["state"], load(data)) if is_whole else {}
+        state: dict[str, Any] = _unflatten(content["state"], load(data)) if is_whole and form == FORMAT else {}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DamagedError(f"checkpoint {path} is damaged: {error}") from None
     if not is_whole:
