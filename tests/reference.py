@@ -5,11 +5,20 @@ from pathlib import Path
 
 import torch
 from safetensors.torch import load_file
+from torch import nn
 
 from trellisnet import TrellisNet
 from trellisnet.core.naive import Left, naive_trellis
 
 FIXTURES = sorted(path.stem for path in (Path(__file__).parent / "core" / "fixtures").glob("core-*.json"))
+
+
+def make(input_size=2, **options):
+    """A small net of 6 channels and 4 layers."""
+    net = TrellisNet(input_size, 6, num_layers=4, **options)
+    for parameter in net.parameters():  # larger than the initialisation, so that a wrong gate shows
+        nn.init.uniform_(parameter, -0.8, 0.8)
+    return net
 
 
 def naive(net: TrellisNet, x, left: Left | None = None, depth=None, mask=None):

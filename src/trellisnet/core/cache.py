@@ -14,7 +14,7 @@ R = TypeVar("R")
 
 
 def is_traced(x: Tensor) -> bool:
-    """Whether a tracer watches, or x is none but stands for one: shapes may be symbols then, not to be remembered."""
+    """Whether a tracer watches, or x is not a tensor with numbers: its shape may have symbols, not to be remembered."""
     return type(x) is not Tensor or torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
 
 

@@ -104,15 +104,19 @@ class Inputs:
 
     def product(self, source: Tensor, out: Tensor | None = None) -> Tensor:
         """What a source from the input, or some rows of it, contributes: (rows, B, G*H)."""
-        matrix, weight, bias = source.flatten(0, 1), self.input_weight, self.input_bias
         out = None if out is None else out.flatten(0, 1)
-        product = torch.mm(matrix, weight, out=out) if bias is None else torch.addmm(bias, matrix, weight, out=out)
+        product = weighted(source.flatten(0, 1), self.input_weight, self.input_bias, out)
         return product.view(*source.shape[:2], -1)
 
     @property
     def batch(self) -> int:
         """The number of sequences: the input always enters the first layer, so the first source tells."""
         return self.sources[0].shape[1]
+
+
+def weighted(matrix: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor | None = None) -> Tensor:
+    """The product of a matrix with a weight, and the bias."""
+    return torch.mm(matrix, weight, out=out) if bias is None else torch.addmm(bias, matrix, weight, out=out)
 
 
 Outputs = tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]  # y, aux, state h, state c

@@ -72,15 +72,14 @@ def make_inputs(call: Pass, weights: Weights, x: Tensor, state: TrellisState | N
         x = F.pad(x, (0, 0, 0, 0, span, 0)) if left is None else torch.cat([left, x])
     weight, bias = weights.input, weights.biases[0]
     sources: list[Tensor] = []
-    with_ones = call.narrow and bias is not None
     for block, rows in call.recipes:
         if not rows:
             sources.append(weights.biases[block])  # type: ignore[arg-type]
             continue
         taps = [take(x, each) for each in rows]
-        if with_ones:
+        if call.narrow and bias is not None:
             taps.append(torch.ones_like(taps[0][..., :1]))
         sources.append(torch.cat(taps, -1))
-    if with_ones and bias is not None:
+    if call.narrow and bias is not None:
         weight, bias = torch.cat([weight, bias.unsqueeze(0)]), None
     return Inputs(mask, context_h, context_c, weight, bias, weights.hidden, sources)

@@ -63,8 +63,8 @@ class Keep:
 
     To store is to keep the gates of all layers and all levels. A wide net does without the gates of the lowest layers,
     and makes levels from gates again: a hidden state when its layer comes, and where all steps are wanted, memories by
-    segments between the few levels where they are kept. To recompute is to keep a few levels and
-    the input's products only.
+    segments between the few levels where they are kept. To recompute is to keep a few levels and the input's
+    products only.
     """
 
     def __init__(self, call: Pass, batch: int) -> None:
@@ -79,9 +79,8 @@ class Keep:
         else:
             self.layers, self.levels = range(depth), [*range(1, depth)]
         self.segments = list(pairwise([0, *self.levels, depth]))
-        self.places: list[
-            tuple[str, int, int, int, int]
-        ] = []  # what, of which level, layer or source, start, rows, width
+        # what, of which level, layer or source, start, rows, width
+        self.places: list[tuple[str, int, int, int, int]] = []
         self.starts: list[int] = []  # of the gates of each layer, at the end of it all that of none
         self.size = 0
         products = call.shared_products(range(depth))

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from trellisnet.core.cache import remembered
-from trellisnet.core.call import Outputs, Pass, Recipe
+from trellisnet.core.call import Outputs, Pass, Recipe, weighted
 from trellisnet.core.cells import InPlaceCell
 from trellisnet.core.fusion import in_place_functions, is_fused
 from trellisnet.core.kernel import Weights
@@ -80,7 +80,7 @@ class _Read(NamedTuple):
         batch, channels = like.shape[1:]
         matrix = like.new_empty(batch, len(recipe.taps) * channels)
         starts = [rows.start for rows in recipe.taps if isinstance(rows, slice)]  # of one step, all are slices
-        return _Read(matrix, list(zip(matrix.split(channels, 1), starts, strict=True)) if recipe.taps else [], span)
+        return _Read(matrix, [(matrix[:, j * channels :][:, :channels], row) for j, row in enumerate(starts)], span)
 
     def product(self, weight: Tensor, bias: Tensor | None, x: Tensor, left: Tensor | None) -> Tensor:
         """What is added to the layers that share the source."""
@@ -94,7 +94,7 @@ class _Read(NamedTuple):
                 place.zero_()
             else:
                 place.copy_(left[row])
-        return self.matrix @ weight if bias is None else torch.addmm(bias, self.matrix, weight)
+        return weighted(self.matrix, weight, bias)
 
 
 class _Desk:
