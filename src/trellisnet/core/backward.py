@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from trellisnet.core.call import Inputs
-from trellisnet.core.forward import Grid, Tile, TwoLevels, channels_of
-from trellisnet.core.plan import Rows, add_, part
+from trellisnet.core.forward import Grid, TwoLevels
+from trellisnet.core.plan import Rows, Tile, add_, channels_of
 
 Gradient = tuple[Tensor, Tensor | None]  # of a level's hidden state and memory, each (context + n, B, H)
 
@@ -42,8 +42,9 @@ class BackwardWalk:
         self.levels = TwoLevels(grid, room)
         products = self.call.shared_products(range(len(self.plan.layers)))
         self.grad_products = {s: room.take(rows, grid.batch, width).zero_() for s, (rows, width) in products.items()}
-        # what flows back to all taps of a block in a tile: one product takes less time than one for each of them
-        self.grad_taps = [weight.new_empty(grid.tile_rows * grid.batch, len(weight)) for weight in inputs.weights]
+        # what all taps of a block read in a tile, and then what flows back to them: one product with them side by side
+        # takes so much less time than one for each of them that it pays to copy them there
+        self.taps = [weight.new_empty(grid.tile_rows * grid.batch, len(weight)) for weight in inputs.weights]
 
     def run(self) -> Inputs:
         """Walk down and return the gradients in the place of the inputs."""
@@ -102,7 +103,7 @@ class BackwardWalk:
                 for rest in self._unwritten(layer.memory):
                     below[1][rest].zero_()
         for tile in self.grid.tiles(i):
-            grad_h, grad_c = (None if z is None else z[-layer.rows :][slice(*tile)] for z in above)
+            grad_h, grad_c = (None if z is None else tile.of(z) for z in above)
             assert grad_h is not None
             if mask is not None:
                 grad_h *= mask
@@ -126,22 +127,21 @@ class BackwardWalk:
     ) -> Tensor:
         """The gradients of a block's pre-activations; that of the memory goes to the level below."""
         grid, layer, block = self.grid, self.plan.layers[i], self.call.blocks[b]
-        gates, memory_out = grid.gates[i][b][slice(*tile)], channels_of(grid.new(grid.memory, i, tile), block)
+        gates, memory_out = tile.of(grid.gates[i][b]), channels_of(grid.new(grid.memory, i, tile), block.channels)
         gates = gates if grid.owns_gates(i) else gates.clone()
         if memory_out is not None and not grid.owns_memory(i + 1):
             memory_out = memory_out.clone()
-        before, target, target_rows = None, None if below is None else below[1], part(layer.memory, *tile)
+        grad_h = channels_of(grad_h, block.channels)
+        before, target, target_rows = None, None if below is None else below[1], tile.part(layer.memory)
         if target is not None:
-            target = target[..., block.channels]
-            before = (
-                target[target_rows] if isinstance(target_rows, slice) else torch.empty_like(grad_h[..., block.channels])
-            )
+            target = channels_of(target, block.channels)
+            before = target[target_rows] if isinstance(target_rows, slice) else torch.empty_like(grad_h)
         grid.functions.backward_(
             grid.by_gate(gates),
             grid.memory_before(i, b, tile),
             memory_out,
-            grad_h[..., block.channels],
-            channels_of(grad_c, block),
+            grad_h,
+            channels_of(grad_c, block.channels),
             before,
         )
         if target is not None and before is not None and not isinstance(target_rows, slice):
@@ -150,16 +150,16 @@ class BackwardWalk:
 
     def _run_source(self, i: int, b: int, tile: Tile, grad_gates: Tensor) -> None:
         """The gradient of what was added to the products of a block."""
-        s, rows = self.call.sources[i][b], self.plan.layers[i].rows
+        s = self.call.sources[i][b]
         if s is None:
             return
         source, grad_source = self.grid.inputs.sources[s], self.gradients.sources[s]
         if not self.call.recipes[s].taps:
             grad_source += grad_gates.sum((0, 1))
         elif self.call.narrow:
-            self._run_input(grad_gates, *(z[-rows:][slice(*tile)] for z in (source, grad_source)))
+            self._run_input(grad_gates, tile.of(source), tile.of(grad_source))
         else:
-            self.grad_products[s][-rows:][slice(*tile)] += grad_gates
+            tile.of(self.grad_products[s]).add_(grad_gates)
 
     def _run_input(self, grad_product: Tensor, source: Tensor, grad_source: Tensor) -> None:
         """The gradients of what a source from the input is multiplied with, and its own."""
@@ -174,17 +174,17 @@ class BackwardWalk:
         self, i: int, b: int, tile: Tile, grad_gates: Tensor, below: Gradient | None, overwrites: bool
     ) -> None:
         """The gradients of a block's weights, and of what its taps read. `grad_gates` is (n*B, G*H)."""
-        taps, terms = self.plan.layers[i].taps, self.call.blocks[b].terms
+        layer, terms, taps = self.plan.layers[i], self.call.blocks[b].terms, self.taps[b][: len(grad_gates)]
         for term in terms:
-            self.gradients.weights[b][term.rows].addmm_(self.grid.tap(i, term, tile).t(), grad_gates)
+            taps[:, term.rows] = self.grid.tap(i, term, tile)
+        self.gradients.weights[b].addmm_(taps.t(), grad_gates)
         if below is None:
             return
-        grad_taps = self.grad_taps[b][: len(grad_gates)]
-        torch.mm(grad_gates, self.grid.inputs.weights[b].t(), out=grad_taps)
+        grad_taps = torch.mm(grad_gates, self.grid.inputs.weights[b].t(), out=taps)
         for term in reversed(terms):
-            target, rows = below[0][..., term.channels], part(taps[term.tap], *tile)
-            grad_tap = grad_taps[:, term.rows].unflatten(0, (tile[1] - tile[0], -1))
-            if overwrites and term.tap == len(taps) - 1:  # comes first
+            target, rows = channels_of(below[0], term.channels), tile.part(layer.taps[term.tap])
+            grad_tap = grad_taps[:, term.rows].unflatten(0, (tile.stop - tile.start, -1))
+            if overwrites and term.tap == len(layer.taps) - 1:  # comes first
                 target[rows] = grad_tap
             else:
                 add_(target, rows, grad_tap)

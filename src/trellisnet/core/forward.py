@@ -14,21 +14,14 @@ from trellisnet.core.call import Inputs, Outputs, Pass
 from trellisnet.core.cells import InPlaceCell
 from trellisnet.core.fusion import in_place_functions
 from trellisnet.core.keep import Keep, Kept, Room
-from trellisnet.core.kernel import Block, Term
-from trellisnet.core.plan import part, take
+from trellisnet.core.kernel import Term
+from trellisnet.core.plan import Tile, channels_of, take
 
 # A CPU computes a layer in tiles of about so many gates: what one operation leaves is still in cache for the next, and
 # the scratch memory is small and used again instead of being fetched from the system in every layer. But matrix
 # products want so many rows at least.
 TILE = 1 << 21
 TILE_ROWS = 1024
-
-Tile = tuple[int, int]  # from one step to another
-
-
-def channels_of(tensor: Tensor | None, block: Block) -> Tensor | None:
-    """The channels of a block."""
-    return None if tensor is None else tensor[..., block.channels]
 
 
 class Grid:
@@ -71,7 +64,7 @@ class Grid:
         rows = self.call.plan.layers[i].rows
         count = -(-rows // self.tile_rows)
         for tile in range(count):
-            yield tile * rows // count, (tile + 1) * rows // count
+            yield Tile(tile * rows // count, (tile + 1) * rows // count, rows)
 
     def forward(self, buffer: Tensor | None) -> Outputs:
         """Compute every level, and keep in the buffer what the way down needs."""
@@ -185,7 +178,8 @@ class Grid:
         known, rows = len(self.call.plan.levels[level].context), self.call.plan.levels[level].rows
         if storage is None:
             storage = self.free.take(rows, self.batch, self.call.width)
-        storage[:known] = 0 if context is None else context[self.call.context(level)]
+        if known:
+            storage[:known] = 0 if context is None else context[self.call.context(level)]
         if level == 0:
             storage[known:] = 0
         return storage
@@ -202,13 +196,13 @@ class Grid:
         for tile in self.tiles(i):
             new_h, new_c = self.new(self.hidden, i, tile), self.new(self.memory, i, tile)
             for b, block in enumerate(self.call.blocks):
-                gates = scratch[b][: tile[1] - tile[0]] if kept is None else kept[b][slice(*tile)]
+                gates = scratch[b][: tile.stop - tile.start] if kept is None else tile.of(kept[b])
                 self._sum_products(i, b, tile, gates)
                 self.functions.forward_(
                     self.by_gate(gates),
                     self.memory_before(i, b, tile),
-                    channels_of(new_h, block),
-                    channels_of(new_c, block),
+                    channels_of(new_h, block.channels),
+                    channels_of(new_c, block.channels),
                 )
             self._mask(i, new_h)
             self._silence(i, new_c)
@@ -218,8 +212,8 @@ class Grid:
         for tile in self.tiles(i):
             new_c = self.new(self.memory, i, tile)
             for b, block in enumerate(self.call.blocks):
-                gates = self.by_gate(self.gates[i][b][slice(*tile)])
-                self.functions.remember_(gates, self.memory_before(i, b, tile), channels_of(new_c, block))
+                gates = self.by_gate(tile.of(self.gates[i][b]))
+                self.functions.remember_(gates, self.memory_before(i, b, tile), channels_of(new_c, block.channels))
             self._silence(i, new_c)
 
     def _expose(self, i: int) -> None:
@@ -227,8 +221,8 @@ class Grid:
         for tile in self.tiles(i):
             new_h, new_c = self.new(self.hidden, i, tile), self.new(self.memory, i, tile)
             for b, block in enumerate(self.call.blocks):
-                gates = self.by_gate(self.gates[i][b][slice(*tile)])
-                self.functions.expose_(gates, channels_of(new_c, block), channels_of(new_h, block))
+                gates = self.by_gate(tile.of(self.gates[i][b]))
+                self.functions.expose_(gates, channels_of(new_c, block.channels), channels_of(new_h, block.channels))
             self._mask(i, new_h)
 
     def _mask(self, i: int, new_h: Tensor | None) -> None:
@@ -249,20 +243,20 @@ class Grid:
     def new(self, levels: dict[int, Tensor | None], i: int, tile: Tile) -> Tensor | None:
         """The part of level i+1 that a tile of layer i writes."""
         level = levels[i + 1]
-        return None if level is None else level[-self.call.plan.layers[i].rows :][slice(*tile)]
+        return None if level is None else tile.of(level)
 
     def _sum_products(self, i: int, b: int, tile: Tile, gates: Tensor) -> None:
         """The pre-activations of one block in a tile of layer i."""
-        s, layer, products = self.call.sources[i][b], self.call.plan.layers[i], gates.flatten(0, 1)
+        s, products = self.call.sources[i][b], gates.flatten(0, 1)
         # what is added comes first: adding it to products afterwards takes longer
         if s is None:
             gates.zero_()
         elif not self.call.recipes[s].taps:
             gates.copy_(self.inputs.sources[s])
         elif self.call.narrow:
-            self.inputs.product(self.inputs.sources[s][-layer.rows :][slice(*tile)], out=gates)
+            self.inputs.product(tile.of(self.inputs.sources[s]), out=gates)
         else:
-            gates.copy_(self.products[s][-layer.rows :][slice(*tile)])
+            gates.copy_(tile.of(self.products[s]))
         for term in self.call.blocks[b].terms if self.hidden[i] is not None else ():
             products.addmm_(self.tap(i, term, tile), self.inputs.weights[b][term.rows])
 
@@ -270,14 +264,15 @@ class Grid:
         """What a term reads in a tile of layer i, as a matrix (n*B, channels)."""
         storage = self.hidden[i]
         assert storage is not None
-        return take(storage, part(self.call.plan.layers[i].taps[term.tap], *tile)).flatten(0, 1)[:, term.channels]
+        read = take(storage, tile.part(self.call.plan.layers[i].taps[term.tap]))
+        return channels_of(read, term.channels).flatten(0, 1)
 
     def memory_before(self, i: int, b: int, tile: Tile) -> Tensor | None:
         """The memory that a block starts from in a tile of layer i: (n, B, channels), or None for zeros."""
         storage = self.memory[i]
         if storage is None:
             return None
-        return channels_of(take(storage, part(self.call.plan.layers[i].memory, *tile)), self.call.blocks[b])
+        return channels_of(take(storage, tile.part(self.call.plan.layers[i].memory)), self.call.blocks[b].channels)
 
 
 class TwoLevels:

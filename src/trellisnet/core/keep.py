@@ -19,9 +19,9 @@ from trellisnet.core.call import Pass
 # In a net of so many channels, making a level from its gates again is nothing beside its products; in a narrower one it
 # shows, so all levels are kept.
 WIDE = 256
-# A wide net does not keep the gates of its first layer, which cost no product with hidden states. Where all steps are
-# wanted, it does not keep those of the next few layers either, one in so many of all: to make them again takes a third
-# of a layer's time, and as they come last on the way down, there is room for them in the buffer by then.
+# Where all steps are wanted, a wide net does not keep the gates of its lowest layers: of the first, which cost no
+# product with hidden states, and of one in so many of all. To make them again takes a third of a layer's time, and as
+# they come last on the way down, there is room for them in the buffer by then.
 REMADE = 20
 
 
@@ -61,10 +61,10 @@ class Kept:
 class Keep:
     """What of a call is kept, and where in the buffer.
 
-    To store is to keep the gates of all layers and all levels. A wide net does without the gates of the lowest layers,
-    and makes levels from gates again: a hidden state when its layer comes, and where all steps are wanted, memories by
-    segments between the few levels where they are kept. To recompute is to keep a few levels and the input's
-    products only.
+    To store is to keep the gates of all layers and all levels. A wide net makes hidden states from gates again when
+    their layer comes. Where all steps are wanted, it also does without the gates of the lowest layers, and makes
+    memories again by segments between the few levels where they are kept. To recompute is to keep a few levels and the
+    input's products only.
     """
 
     def __init__(self, call: Pass, batch: int) -> None:
@@ -74,7 +74,7 @@ class Keep:
         if call.recompute:
             self.layers, self.levels = range(depth, depth), self._levels_to_recompute_from()
         elif wide:
-            self.layers = range(min(depth, 1 + depth // REMADE if call.plan.whole else 1), depth)
+            self.layers = range(min(depth, 1 + depth // REMADE if call.plan.whole else 0), depth)
             self.levels = self._levels_with_memory() if call.cell.has_memory else []
         else:
             self.layers, self.levels = range(depth), [*range(1, depth)]

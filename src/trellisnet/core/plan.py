@@ -14,12 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
 from trellisnet.core.cache import remembered
 
+T = TypeVar("T", bound=Tensor | None)
 Rows = slice | Tensor  # consecutive rows, or a list of row numbers
 
 
@@ -98,9 +100,32 @@ def add_(storage: Tensor, rows: Rows, values: Tensor) -> None:
         storage.index_add_(0, rows, values.expand(len(rows), *storage.shape[1:]))
 
 
-def part(rows: Rows, start: int, stop: int) -> Rows:
-    """Some of the rows, counted from the first of them."""
-    return slice(rows.start + start, rows.start + stop) if isinstance(rows, slice) else rows[start:stop]
+class Tile(NamedTuple):
+    """Some of the steps that a layer computes."""
+
+    start: int
+    stop: int
+    whole: int  # so many steps the layer computes
+
+    def of(self, tensor: Tensor) -> Tensor:
+        """Its part of a tensor whose last rows are the steps of the layer."""
+        if self.stop - self.start == tensor.size(0):
+            return tensor  # a layer asks a dozen times, and views that show everything cost time as well
+        skipped = tensor.size(0) - self.whole
+        return tensor[skipped + self.start : skipped + self.stop]
+
+    def part(self, rows: Rows) -> Rows:
+        """Its part of the rows that the layer reads."""
+        if isinstance(rows, slice):
+            return slice(rows.start + self.start, rows.start + self.stop)
+        return rows[self.start : self.stop]
+
+
+def channels_of(tensor: T, channels: slice) -> T:
+    """Some channels of a tensor, if there is one."""
+    if tensor is None or channels.stop - channels.start == tensor.size(-1):
+        return tensor
+    return tensor[..., channels]  # type: ignore[return-value]
 
 
 def whole_plan(steps: int, dilations: Sequence[int], kernel_size: int) -> Plan:
