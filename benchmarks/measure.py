@@ -75,19 +75,27 @@ def products(shape: Shape) -> float:
     return 2 * 2 * (hidden + injected) * 4 * shape.hidden_size  # multiply and add, taps, gates
 
 
-def matrix_peak() -> Step:
-    """The largest rate of matrix products this machine keeps up for about as long as a training step takes."""
-    a, b, out = (torch.randn(2048, 2048) for _ in range(3))
+def share_of_peak(step: Step, shape: Shape, rounds: int = 16) -> float:
+    """The rate of a training step's matrix products, as a share of the rate of large ones.
 
-    def step() -> None:
+    On a shared machine both rates swing by several percent within seconds: so it is the median of many shares, each of
+    large products and the step after them. Between the two there is one step that does not count, as in `interleaved`.
+    """
+    a, b, out = (torch.randn(2048, 2048) for _ in range(3))
+    operations, shares = products(shape), []
+    for _ in range(rounds):
+        start = time.perf_counter()
         for _ in range(PEAK_PRODUCTS):
             torch.mm(a, b, out=out)
-
-    return step
+        peak = PEAK_PRODUCTS * 2 * 2048**3 / (time.perf_counter() - start)
+        step()
+        start = time.perf_counter()
+        step()
+        shares.append(operations / (time.perf_counter() - start) / peak)
+    return median(shares)
 
 
 PEAK_PRODUCTS = 30
-PEAK_OPERATIONS = PEAK_PRODUCTS * 2 * 2048**3
 
 
 def peak_memory(name: str, shape: Shape) -> float:

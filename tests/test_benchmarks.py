@@ -1,9 +1,12 @@
 """The benchmarks compare like with like."""
 
+from itertools import accumulate
+from types import SimpleNamespace
+
 import pytest
 import torch
 
-from measure import interleaved, products, training_step
+from measure import interleaved, products, share_of_peak, training_step
 from peers import PIXELS, PlainTrellis, Shape
 from reference import assert_close, gradients
 from tokenise import CONTESTANTS, write_corpus
@@ -40,6 +43,14 @@ def test_turns_are_taken_by_all():
 def test_products_of_the_pixel_shape():
     rows = 64 * 787  # of the layers that have something below them
     assert products(PIXELS) == pytest.approx(12 * rows * 130 * 520, rel=0.02)
+
+
+def test_the_share_of_the_peak_is_the_median_of_pairs(monkeypatch):
+    monkeypatch.setattr("measure.PEAK_PRODUCTS", 1)
+    # each round: ten seconds for the large product, three for an untimed step, and one that counts; the last is slow
+    clock = accumulate(wait for counted in (5, 4, 90) for wait in (0, 10, 3, counted))
+    monkeypatch.setattr("measure.time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    assert share_of_peak(lambda: None, SMALL, rounds=3) == pytest.approx(products(SMALL) / 5 / (2 * 2048**3 / 10))
 
 
 def test_tokenisers_agree(tmp_path, monkeypatch):

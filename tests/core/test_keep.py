@@ -7,6 +7,7 @@ import torch
 
 from reference import assert_close, gradients
 from trellisnet import TrellisNet
+from trellisnet.core.call import Inputs
 from trellisnet.core.keep import drop_buffer, give_buffer, take_buffer
 
 
@@ -29,6 +30,15 @@ def test_wide_nets_keep_little_more_than_their_gates(monkeypatch):
     cells = 16 * 100 * 2 * 8
     # 4 gates of all layers but the first, two memories, two levels to walk through, the input with its product, weights
     assert sum(sizes) < 4.8 * cells
+
+
+@pytest.mark.parametrize(("call", "products"), [({"tail": 3}, 1), ({}, 2)], ids=str)
+def test_only_where_all_steps_are_wanted_the_first_layer_is_made_again(monkeypatch, call, products):
+    monkeypatch.setattr("trellisnet.core.keep.WIDE", 1)
+    multiplied, product = [], Inputs.product
+    monkeypatch.setattr(Inputs, "product", lambda self, *args, **kw: multiplied.append(1) or product(self, *args, **kw))
+    TrellisNet(20, 8, 6)(torch.randn(9, 2, 20), **call)[0].sum().backward()
+    assert len(multiplied) == products
 
 
 @pytest.mark.parametrize("wide", [1, 100])

@@ -56,13 +56,23 @@ def test_lengths_equal_the_sequences_alone_and_ignore_what_lies_beyond():
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"dilation": (1, 1, 2, 4, 8)}, {"kernel_size": 3, "dilation": (1, 3)}, {"groups": (2, 4)}, {"cell": "gru"}],
+    [
+        {},
+        {"dilation": (1, 1, 2, 4, 8)},
+        {"kernel_size": 3, "dilation": (1, 3)},
+        {"groups": (2, 4)},
+        {"cell": "gru"},
+        {"cell": "tanh"},
+    ],
 )
 @pytest.mark.parametrize("memory", ["store", "recompute"])
 @pytest.mark.parametrize("wide", [1, 1000])
+@pytest.mark.parametrize("tile_rows", [1, 1024])
 @pytest.mark.parametrize("tail", [1, 2, 5, 11])
-def test_tail_equals_the_end_of_the_full_run(monkeypatch, options, memory, wide, tail):
+def test_tail_equals_the_end_of_the_full_run(monkeypatch, options, memory, wide, tile_rows, tail):
     monkeypatch.setattr("trellisnet.core.keep.WIDE", wide)
+    monkeypatch.setattr("trellisnet.core.forward.TILE", 1)
+    monkeypatch.setattr("trellisnet.core.forward.TILE_ROWS", tile_rows)
     net = make(memory=memory, aux_every=2, **options)
     net.num_layers = 6
     x = torch.randn(11, 2, 2, requires_grad=True)
@@ -73,7 +83,8 @@ def test_tail_equals_the_end_of_the_full_run(monkeypatch, options, memory, wide,
         assert none is None
         assert_close(y, full[-tail:])
         assert_close(aux, full_aux[:, -tail:])
-        tensors = (x, *net.parameters(), *([start.h, start.c] if start is state else []))
+        given = [z for z in (state.h, state.c) if z is not None and start is state]
+        tensors = (x, *net.parameters(), *given)
         assert_close(gradients(y, *tensors), gradients(full[-tail:], *tensors))
         assert_close(gradients(aux, *tensors), gradients(full_aux[:, -tail:], *tensors))
 

@@ -74,7 +74,8 @@ class Keep:
         if call.recompute:
             self.layers, self.levels = range(depth, depth), self._levels_to_recompute_from()
         elif wide:
-            self.layers = range(min(depth, 1 + depth // REMADE if call.plan.whole else 0), depth)
+            remade = 1 + depth // REMADE if call.plan.whole else 0
+            self.layers = range(min(depth, remade), depth)
             self.levels = self._levels_with_memory() if call.cell.has_memory else []
         else:
             self.layers, self.levels = range(depth), [*range(1, depth)]
@@ -114,7 +115,7 @@ class Keep:
         """All, where a tail is wanted; else so far apart that those between find room where the gates above were."""
         depth, levels = len(self.call.plan.layers), list[int]()
         if not self.call.plan.whole:
-            return [*range(self.layers.start + 1, depth)]
+            return [*range(1, depth)]
         left = depth - 1
         while left > self.layers.start:
             levels.insert(0, left)

@@ -105,13 +105,13 @@ class Tile(NamedTuple):
 
     start: int
     stop: int
-    whole: int  # so many steps the layer computes
+    layer_rows: int  # how many steps the layer computes
 
     def of(self, tensor: Tensor) -> Tensor:
         """Its part of a tensor whose last rows are the steps of the layer."""
         if self.stop - self.start == tensor.size(0):
             return tensor  # a layer asks a dozen times, and views that show everything cost time as well
-        skipped = tensor.size(0) - self.whole
+        skipped = tensor.size(0) - self.layer_rows
         return tensor[skipped + self.start : skipped + self.stop]
 
     def part(self, rows: Rows) -> Rows:
