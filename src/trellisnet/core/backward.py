@@ -20,23 +20,29 @@ def _zeros(like: Tensor | None) -> Tensor | None:
     return None if like is None else torch.zeros_like(like)
 
 
+def _zeros_if(wanted: bool, like: Tensor) -> Tensor:
+    return torch.zeros_like(like) if wanted else like.new_empty(0)
+
+
 class BackwardWalk:
     """Gradients of one call, from the gradients of its outputs (y, aux, state h, state c)."""
 
     def __init__(self, grid: Grid, grads: tuple[Tensor | None, ...], needed: Inputs) -> None:
         self.grid, self.grads, self.call, self.plan = grid, grads, grid.call, grid.call.plan
         inputs = grid.inputs
-        # the contexts, and the sources that stem from the input, seldom want a gradient
+        # the contexts and the input seldom want a gradient, and frozen weights do not
         self.wants_contexts = bool(needed.context_h or needed.context_c)
         self.wants_input = bool(needed.sources[0])
+        self.wants_products = self.wants_input or bool(needed.input_weight or needed.input_bias)  # of the input
+        self.wants_weights = [bool(need) for need in needed.weights]
         self.gradients = Inputs(
             None,
             _zeros(inputs.context_h),
             _zeros(inputs.context_c),
             torch.zeros_like(inputs.input_weight),
             _zeros(inputs.input_bias),
-            [torch.zeros_like(weight) for weight in inputs.weights],
-            [torch.zeros_like(z) if self.wants_input or z.dim() == 1 else z.new_empty(0) for z in inputs.sources],
+            [_zeros_if(want, weight) for want, weight in zip(self.wants_weights, inputs.weights, strict=True)],
+            [_zeros_if(self.wants_input or z.dim() == 1, z) for z in inputs.sources],
         )
         room = grid.walk_room(grid.buffer if grid.reusable else None)
         self.levels = TwoLevels(grid, room)
@@ -57,10 +63,11 @@ class BackwardWalk:
             self.grid.rebuild(start, stop)
             for i in reversed(range(start, stop)):
                 assert above is not None
-                self.grid.reveal(i)
+                if any(self.wants_weights):
+                    self.grid.reveal(i)
                 self._add_outputs(i + 1, above)
                 self._keep_context(i + 1, above)
-                wanted = self.grid.hidden[i] is not None and (i or self.wants_contexts)
+                wanted = not self.grid.is_zero(i) and (i or self.wants_contexts)
                 below = self.levels.at(i) if wanted else None
                 self._run_layer(i, above, below)
                 self.grid.finish(i)
@@ -114,7 +121,7 @@ class BackwardWalk:
             for b in range(len(self.call.blocks)):
                 grad_gates = self._run_block(i, b, tile, grad_h, grad_c, below)
                 self._run_source(i, b, tile, grad_gates)
-                if self.grid.hidden[i] is not None:
+                if not self.grid.is_zero(i):
                     self._run_terms(i, b, tile, grad_gates.flatten(0, 1), below, overwrites)
 
     @staticmethod
@@ -158,11 +165,13 @@ class BackwardWalk:
             grad_source += grad_gates.sum((0, 1))
         elif self.call.narrow:
             self._run_input(grad_gates, tile.of(source), tile.of(grad_source))
-        else:
+        elif self.wants_products:
             tile.of(self.grad_products[s]).add_(grad_gates)
 
     def _run_input(self, grad_product: Tensor, source: Tensor, grad_source: Tensor) -> None:
         """The gradients of what a source from the input is multiplied with, and its own."""
+        if not self.wants_products:
+            return
         flat = grad_product.flatten(0, 1)
         self.gradients.input_weight.addmm_(source.flatten(0, 1).t(), flat)
         if self.gradients.input_bias is not None:
@@ -175,9 +184,10 @@ class BackwardWalk:
     ) -> None:
         """The gradients of a block's weights, and of what its taps read. `grad_gates` is (n*B, G*H)."""
         layer, terms, taps = self.plan.layers[i], self.call.blocks[b].terms, self.taps[b][: len(grad_gates)]
-        for term in terms:
-            taps[:, term.rows] = self.grid.tap(i, term, tile)
-        self.gradients.weights[b].addmm_(taps.t(), grad_gates)
+        if self.wants_weights[b]:
+            for term in terms:
+                taps[:, term.rows] = self.grid.tap(i, term, tile)
+            self.gradients.weights[b].addmm_(taps.t(), grad_gates)
         if below is None:
             return
         grad_taps = torch.mm(grad_gates, self.grid.inputs.weights[b].t(), out=taps)

@@ -159,12 +159,16 @@ class Grid:
 
     def finish(self, i: int) -> None:
         """Forget what only layer i needs."""
-        del self.hidden[i], self.memory[i + 1], self.gates[i]
+        del self.memory[i + 1], self.gates[i]
+        self.hidden.pop(i, None)  # it was not revealed where no weight wants a gradient
+
+    def is_zero(self, level: int) -> bool:
+        """Whether a level is nothing but zeros: it lies below the first layer, and has no context."""
+        return level == 0 and (self.inputs.context_h is None or self.call.first_level == 1)
 
     def _open(self, level: int, hidden: Tensor | None = None, memory: Tensor | None = None) -> None:
         """Put in place storage for a level, or make it, and fill in its left context."""
-        is_zero = level == 0 and (self.inputs.context_h is None or self.call.first_level == 1)
-        if is_zero:
+        if self.is_zero(level):
             self.hidden[level] = self.memory[level] = None
             return
         self.hidden[level] = self._with_context(level, self.inputs.context_h, hidden)
