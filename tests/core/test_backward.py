@@ -6,39 +6,50 @@ import torch
 from reference import assert_close, gradients
 from trellisnet import TrellisNet
 from trellisnet.core import keep
+from trellisnet.core.backward import BackwardWalk
 from trellisnet.core.forward import Grid
 
 FROZEN = {
     "hidden kernel": ("weight_hidden", "weight_past", "weight_below_1"),
+    "first block": ("weight_hidden", "weight_past_0"),
+    "last block": ("weight_hidden", "weight_past_1", "weight_below_1"),
     "input kernel": ("weight_input", "weight_below_0"),
     "input kernel and biases": ("weight_input", "weight_below_0", "bias"),
+    "biases": ("bias",),
     "all": ("",),
 }
 
 
 @pytest.mark.parametrize("wide", [True, False])
 @pytest.mark.parametrize("channels", [2, 20])  # up to 16 of all taps, an input is multiplied in every layer
-@pytest.mark.parametrize("options", [{}, {"groups": (2, 3)}, {"memory": "recompute"}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"groups": (2, 3)}, {"memory": "recompute"}, {"cell": "tanh"}], ids=str)
 @pytest.mark.parametrize("frozen", FROZEN)
 def test_frozen_parameters_leave_the_other_gradients_alone(monkeypatch, frozen, options, channels, wide):
     monkeypatch.setattr(keep, "WIDE", 1 if wide else 1000)
     net = TrellisNet(channels, 5, 4, **options)
     x = torch.randn(7, 2, channels, requires_grad=True)
-    h, c = (torch.randn(2, 5, requires_grad=True) for _ in range(2))
-
-    def run(*tensors):
-        return gradients(net(x, (h, c), tail=3)[0], *tensors)
-
+    h = torch.randn(2, 5, requires_grad=True)
+    c = torch.randn(2, 5, requires_grad=True) if net.cell.has_memory else None
+    given = [h] if c is None else [h, c]
     parameters = dict(net.kernel.named_parameters())
     left = [p for name, p in parameters.items() if not name.startswith(FROZEN[frozen])]
     assert len(left) < len(parameters)
-    expected = run(x, h, c, *left)
+
+    def run(*tensors):  # with a state every level has a context, and a tail of 4 reads the oldest of it
+        calls = [({"tail": 4}, (h, c), given), ({}, (h, c), given), ({"tail": 2}, None, []), ({}, None, [])]
+        for options, state, known in calls:
+            yield gradients(net(x, state, **options)[0], *tensors, *known, retain=False)
+
+    expected = list(run(x, *left))
+    assert all(grad.abs().max() > 0 for grads in expected for grad in grads)
     for parameter in parameters.values():
         parameter.requires_grad_(any(parameter is other for other in left))
-    assert_close(run(x, h, c, *left), expected, 1e-14)
+    for found, known in zip(run(x, *left), expected, strict=True):
+        assert_close(found, known, 1e-14)
+    x.requires_grad_(False)
     if left:
-        x.requires_grad_(False)
-        assert_close(run(h, c, *left), expected[1:], 1e-14)
+        for found, known in zip(run(*left), expected, strict=True):
+            assert_close(found, known[1:], 1e-14)
 
 
 def test_hidden_states_are_made_again_for_weights_only(monkeypatch):
@@ -51,3 +62,18 @@ def test_hidden_states_are_made_again_for_weights_only(monkeypatch):
     net.kernel.weight_hidden.requires_grad_(False)
     net(x)[0].sum().backward()
     assert revealed == [3, 2, 1, 0]
+
+
+@pytest.mark.parametrize("channels", [2, 20])
+def test_frozen_input_weights_get_no_products(monkeypatch, channels):
+    walks, run = [], BackwardWalk.run
+    monkeypatch.setattr(BackwardWalk, "run", lambda walk: walks.append(walk) or run(walk))
+    net, x = TrellisNet(channels, 5, 4), torch.randn(7, 2, channels, requires_grad=True)
+    net.requires_grad_(False)
+    net(x)[0].sum().backward()
+    net.kernel.weight_hidden.requires_grad_(True)
+    net(x.detach())[0].sum().backward()
+    for walk in walks:
+        assert not walk.gradients.input_weight.any()
+        assert walk.gradients.input_bias is None or not walk.gradients.input_bias.any()
+    assert not any(product.any() for product in walks[1].grad_products.values())

@@ -33,7 +33,8 @@ class BackwardWalk:
         # the contexts and the input seldom want a gradient, and frozen weights do not
         self.wants_contexts = bool(needed.context_h or needed.context_c)
         self.wants_input = bool(needed.sources[0])
-        self.wants_products = self.wants_input or bool(needed.input_weight or needed.input_bias)  # of the input
+        self.wants_input_weight, self.wants_input_bias = bool(needed.input_weight), bool(needed.input_bias)
+        self.wants_products = self.wants_input or self.wants_input_weight or self.wants_input_bias  # of the input
         self.wants_weights = [bool(need) for need in needed.weights]
         self.gradients = Inputs(
             None,
@@ -173,8 +174,9 @@ class BackwardWalk:
         if not self.wants_products:
             return
         flat = grad_product.flatten(0, 1)
-        self.gradients.input_weight.addmm_(source.flatten(0, 1).t(), flat)
-        if self.gradients.input_bias is not None:
+        if self.wants_input_weight:
+            self.gradients.input_weight.addmm_(source.flatten(0, 1).t(), flat)
+        if self.wants_input_bias and self.gradients.input_bias is not None:
             self.gradients.input_bias.add_(flat.sum(0))
         if self.wants_input:
             grad_source.flatten(0, 1).addmm_(flat, self.grid.inputs.input_weight.t())
