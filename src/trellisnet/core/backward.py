@@ -33,15 +33,15 @@ class BackwardWalk:
         # the contexts and the input seldom want a gradient, and frozen weights do not
         self.wants_contexts = bool(needed.context_h or needed.context_c)
         self.wants_input = bool(needed.sources[0])
-        self.wants_input_weight, self.wants_input_bias = bool(needed.input_weight), bool(needed.input_bias)
-        self.wants_products = self.wants_input or self.wants_input_weight or self.wants_input_bias  # of the input
+        self.wants_input_weight = bool(needed.input_weight)
+        self.wants_products = self.wants_input or self.wants_input_weight or bool(needed.input_bias)  # of the input
         self.wants_weights = [bool(need) for need in needed.weights]
         self.gradients = Inputs(
             None,
             _zeros(inputs.context_h),
             _zeros(inputs.context_c),
-            torch.zeros_like(inputs.input_weight),
-            _zeros(inputs.input_bias),
+            _zeros_if(self.wants_input_weight, inputs.input_weight),
+            _zeros(inputs.input_bias if needed.input_bias else None),
             [_zeros_if(want, weight) for want, weight in zip(self.wants_weights, inputs.weights, strict=True)],
             [_zeros_if(self.wants_input or z.dim() == 1, z) for z in inputs.sources],
         )
@@ -176,7 +176,7 @@ class BackwardWalk:
         flat = grad_product.flatten(0, 1)
         if self.wants_input_weight:
             self.gradients.input_weight.addmm_(source.flatten(0, 1).t(), flat)
-        if self.wants_input_bias and self.gradients.input_bias is not None:
+        if self.gradients.input_bias is not None:
             self.gradients.input_bias.add_(flat.sum(0))
         if self.wants_input:
             grad_source.flatten(0, 1).addmm_(flat, self.grid.inputs.input_weight.t())
