@@ -64,6 +64,22 @@ def assert_close(actual, expected, tolerance=1e-10):
         assert (a - b).abs().max().item() <= tolerance
 
 
+def assert_as_specified(net, x, tolerance=1e-10, **call):
+    """Compare a net's output, last state and gradients with the specification's."""
+    x.requires_grad_()
+    y, state = net(x, **call)
+    hidden, memory = naive(net, x, **call)
+    expected = hidden[-1][..., -net.output_size :]
+    assert_close(y, expected, tolerance)
+    assert_close(state.last[0], hidden[-1, -1], tolerance)
+    if net.cell.has_memory:
+        assert_close(state.last[1], memory[-1, -1], tolerance)
+    tensors = (x, *net.parameters())
+    expected_gradients = gradients(expected, *tensors)
+    for retain in (True, False):
+        assert_close(gradients(y, *tensors, retain=retain), expected_gradients, tolerance)
+
+
 def load_fixture(name):
     """Settings and tensors of a recorded run of the authors' code."""
     folder = Path(__file__).parent / "core" / "fixtures"

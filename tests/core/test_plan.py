@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trellisnet.core.plan import Tile, add_, channels_of, cone_plan, make_plan, take, whole_plan
+from trellisnet.core.plan import add_, channels_of, cone_plan, make_plan, take, whole_plan
 
 
 def rows_of(rows, count):
@@ -82,18 +82,8 @@ def test_add_is_the_adjoint_of_take(rows):
     assert torch.equal(actual, expected)
 
 
-def test_a_tile_counts_from_the_first_row_of_its_layer():
-    tile = Tile(1, 3, layer_rows=3)
-    assert tile.part(slice(3, 9)) == slice(4, 6)
-    assert tile.part(torch.tensor([5, 2, 8])).tolist() == [2, 8]
-    assert tile.of(torch.arange(3)).tolist() == [1, 2]
-    assert tile.of(torch.arange(5)).tolist() == [3, 4]
-    assert Tile(0, 3, layer_rows=3).of(torch.arange(5)).tolist() == [2, 3, 4]
-
-
 def test_what_is_all_of_a_tensor_is_no_view():
     tensor = torch.zeros(3, 2)
-    assert Tile(0, 3, layer_rows=3).of(tensor) is tensor
     assert channels_of(tensor, slice(0, 2)) is tensor
     assert channels_of(tensor, slice(1, 2)).shape == (3, 1)
     assert channels_of(None, slice(0, 2)) is None

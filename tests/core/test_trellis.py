@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 import torch
 
-from reference import assert_close, gradients, make, naive, naive_output
+from reference import assert_as_specified, assert_close, gradients, make, naive, naive_output
 from trellisnet import Cell, TrellisNet
 from trellisnet.core.naive import Left
 
@@ -44,39 +44,23 @@ OPTIONS = {
 }
 
 
-def check(net, x, tolerance=1e-10, **call):
-    """Compare a net's output, last state and gradients with the specification's."""
-    x.requires_grad_()
-    y, state = net(x, **call)
-    hidden, memory = naive(net, x, **call)
-    expected = hidden[-1][..., -net.output_size :]
-    assert_close(y, expected, tolerance)
-    assert_close(state.last[0], hidden[-1, -1], tolerance)
-    if net.cell.has_memory:
-        assert_close(state.last[1], memory[-1, -1], tolerance)
-    tensors = (x, *net.parameters())
-    expected_gradients = gradients(expected, *tensors)
-    for retain in (True, False):
-        assert_close(gradients(y, *tensors, retain=retain), expected_gradients, tolerance)
-
-
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 @pytest.mark.parametrize("cell", CELLS, ids=lambda c: c if isinstance(c, str) else "own")
 def test_equals_specification(cell, options):
     for input_size in (2, 20):  # narrow and wide
-        check(make(input_size, cell=cell, **options), torch.randn(7, 3, input_size))
+        assert_as_specified(make(input_size, cell=cell, **options), torch.randn(7, 3, input_size))
 
 
 @pytest.mark.parametrize("input_size", [1, 9], ids=["narrow", "wide"])
 @pytest.mark.parametrize(("steps", "batch"), [(1, 1), (1, 3), (2, 1), (5, 1), (13, 2)])
 def test_equals_specification_at_odd_sizes(steps, batch, input_size):
-    check(make(input_size, dilation=(1, 2)), torch.randn(steps, batch, input_size))
+    assert_as_specified(make(input_size, dilation=(1, 2)), torch.randn(steps, batch, input_size))
 
 
 @pytest.mark.parametrize("cell", CELLS, ids=lambda c: c if isinstance(c, str) else "own")
 @pytest.mark.parametrize("depth", [1, 2, 9])
 def test_any_depth_with_the_same_weights(cell, depth):
-    check(make(cell=cell, dilation=(1, 2)), torch.randn(6, 2, 2), depth=depth)
+    assert_as_specified(make(cell=cell, dilation=(1, 2)), torch.randn(6, 2, 2), depth=depth)
 
 
 @pytest.mark.parametrize("cell", ["tanh", "relu", "lstm", "gru"])
@@ -84,13 +68,13 @@ def test_any_depth_with_the_same_weights(cell, depth):
 @pytest.mark.parametrize("tiles", [1, 100])
 @pytest.mark.parametrize("options", [{}, {"groups": (2, 4)}, {"kernel_size": 3, "dilation": (2, 3)}])
 def test_tiles_and_kept_levels_change_nothing(monkeypatch, options, tiles, wide, cell):
-    monkeypatch.setattr("trellisnet.core.forward.TILE", tiles)
-    monkeypatch.setattr("trellisnet.core.forward.TILE_ROWS", 1)
+    monkeypatch.setattr("trellisnet.core.tiles.TILE", tiles)
+    monkeypatch.setattr("trellisnet.core.tiles.TILE_ROWS", 1)
     monkeypatch.setattr("trellisnet.core.keep.WIDE", wide)
     monkeypatch.setattr("trellisnet.core.keep.REMADE", 3)
     for memory, input_size in product(("store", "recompute"), (2, 20)):  # narrow and wide
         net = make(input_size, cell=cell, memory=memory, **options)
-        check(net, torch.randn(9, 2, input_size), depth=7)
+        assert_as_specified(net, torch.randn(9, 2, input_size), depth=7)
 
 
 def test_left_context_reaches_every_level_with_gradients():

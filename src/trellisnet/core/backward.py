@@ -10,8 +10,10 @@ import torch
 from torch import Tensor
 
 from trellisnet.core.call import Inputs
-from trellisnet.core.forward import Grid, TwoLevels
-from trellisnet.core.plan import Rows, Tile, add_, channels_of
+from trellisnet.core.forward import Grid
+from trellisnet.core.keep import TwoLevels
+from trellisnet.core.plan import Rows, add_, channels_of
+from trellisnet.core.tiles import Tile, Tiles
 
 Gradient = tuple[Tensor, Tensor | None]  # of a level's hidden state and memory, each (context + n, B, H)
 
@@ -46,12 +48,15 @@ class BackwardWalk:
             [_zeros_if(self.wants_input or z.dim() == 1, z) for z in inputs.sources],
         )
         room = grid.walk_room(grid.buffer if grid.reusable else None)
-        self.levels = TwoLevels(grid, room)
+        self.levels = TwoLevels(grid.keep, room)
         products = self.call.shared_products(range(len(self.plan.layers)))
         self.grad_products = {s: room.take(rows, grid.batch, width).zero_() for s, (rows, width) in products.items()}
         # what all taps of a block read in a tile, and then what flows back to them: one product with them side by side
         # takes so much less time than one for each of them that it pays to copy them there
-        self.taps = [weight.new_empty(grid.tile_rows * grid.batch, len(weight)) for weight in inputs.weights]
+        self.taps = [grid.empty_taps(b) for b in range(len(inputs.weights))]
+        grid.prepare_pairs(self.taps[0])
+        shared = any(grid.paired) and self.wants_weights[0]
+        self.grad_shared = _zeros_if(shared, inputs.weights[0].chunk(2)[0])  # of the kernel A + B of pairs
 
     def run(self) -> Inputs:
         """Walk down and return the gradients in the place of the inputs."""
@@ -75,6 +80,9 @@ class BackwardWalk:
                 above = below
         if above is not None:
             self._keep_context(0, above)
+        if len(self.grad_shared):
+            for tap in self.gradients.weights[0].chunk(2):
+                tap.add_(self.grad_shared)
         for s, grad_product in self.grad_products.items():
             self._run_input(grad_product, self.grid.inputs.sources[s], self.gradients.sources[s])
         return self.gradients
@@ -101,7 +109,7 @@ class BackwardWalk:
                 grad_context[self.call.context(level)] = grad_level[:known]
 
     def _run_layer(self, i: int, above: Gradient, below: Gradient | None) -> None:
-        layer, alive, mask = self.plan.layers[i], self.call.alive[i], self.grid.inputs.mask
+        layer = self.plan.layers[i]
         # a dense kernel's newest tap reaches all channels of the last rows, and ahead of the older taps
         dense = len(self.call.blocks) == 1 and len(self.call.blocks[0].terms) == len(layer.taps)
         overwrites = dense and all(isinstance(rows, slice) for rows in layer.taps)
@@ -110,36 +118,42 @@ class BackwardWalk:
             if below[1] is not None:
                 for rest in self._unwritten(layer.memory):
                     below[1][rest].zero_()
-        for tile in self.grid.tiles(i):
-            grad_h, grad_c = (None if z is None else tile.of(z) for z in above)
-            assert grad_h is not None
-            if mask is not None:
-                grad_h *= mask
-            if alive is not None:
-                grad_h[..., alive:] = 0
-                if grad_c is not None:
-                    grad_c[..., alive:] = 0
+        for tiles in self.grid.tiles(i):
+            for tile in tiles:
+                self._mask(i, tile, above)
             for b in range(len(self.call.blocks)):
-                grad_gates = self._run_block(i, b, tile, grad_h, grad_c, below)
-                self._run_source(i, b, tile, grad_gates)
-                if not self.grid.is_zero(i):
-                    self._run_terms(i, b, tile, grad_gates.flatten(0, 1), below, overwrites)
+                grad_gates = [self._run_block(i, b, tile, above, below) for tile in tiles]
+                for tile, grad in zip(tiles, grad_gates, strict=True):
+                    self._run_source(i, b, tile, grad)
+                if len(tiles) == 2:
+                    self._run_pairs(i, tiles, grad_gates, below)
+                elif not self.grid.is_zero(i):
+                    self._run_terms(i, b, tiles[0], grad_gates[0].flatten(0, 1), below, overwrites)
+
+    def _mask(self, i: int, tile: Tile, above: Gradient) -> None:
+        """What dropout hides and what is not alive has no gradient."""
+        grad_h, mask, alive = tile.of(above[0]), self.grid.inputs.mask, self.call.alive[i]
+        if mask is not None:
+            grad_h.mul_(mask)
+        if alive is not None:
+            grad_h[..., alive:] = 0
+            if above[1] is not None:
+                tile.of(above[1])[..., alive:] = 0
 
     @staticmethod
     def _unwritten(rows: Rows) -> list[slice]:
         """What of a level is not written when those rows are."""
         return [slice(rows.start), slice(rows.stop, None)] if isinstance(rows, slice) else [slice(None)]
 
-    def _run_block(
-        self, i: int, b: int, tile: Tile, grad_h: Tensor, grad_c: Tensor | None, below: Gradient | None
-    ) -> Tensor:
+    def _run_block(self, i: int, b: int, tile: Tile, above: Gradient, below: Gradient | None) -> Tensor:
         """The gradients of a block's pre-activations; that of the memory goes to the level below."""
         grid, layer, block = self.grid, self.plan.layers[i], self.call.blocks[b]
-        gates, memory_out = tile.of(grid.gates[i][b]), channels_of(grid.new(grid.memory, i, tile), block.channels)
+        gates, memory_out = tile.of_gates(grid.gates[i][b]), channels_of(grid.new(grid.memory, i, tile), block.channels)
         gates = gates if grid.owns_gates(i) else gates.clone()
         if memory_out is not None and not grid.owns_memory(i + 1):
             memory_out = memory_out.clone()
-        grad_h = channels_of(grad_h, block.channels)
+        grad_h, grad_c = (None if z is None else channels_of(tile.of(z), block.channels) for z in above)
+        assert grad_h is not None
         before, target, target_rows = None, None if below is None else below[1], tile.part(layer.memory)
         if target is not None:
             target = channels_of(target, block.channels)
@@ -149,7 +163,7 @@ class BackwardWalk:
             grid.memory_before(i, b, tile),
             memory_out,
             grad_h,
-            channels_of(grad_c, block.channels),
+            grad_c,
             before,
         )
         if target is not None and before is not None and not isinstance(target_rows, slice):
@@ -179,7 +193,16 @@ class BackwardWalk:
         if self.gradients.input_bias is not None:
             self.gradients.input_bias.add_(flat.sum(0))
         if self.wants_input:
-            grad_source.flatten(0, 1).addmm_(flat, self.grid.inputs.input_weight.t())
+            grad_source.add_((flat @ self.grid.inputs.input_weight.t()).view_as(grad_source))
+
+    def _run_pairs(self, i: int, tiles: Tiles, grad_gates: list[Tensor], below: Gradient | None) -> None:
+        """The gradients of the kernel, and of what a couple of tiles reads, from those of its gates."""
+        grid, grad_kernels, rows = self.grid, None, None
+        if self.wants_weights[0]:
+            older, newest = self.gradients.weights[0].chunk(2)
+            grad_kernels, rows = (older, self.grad_shared, newest), grid.rows_of_pairs(i, tiles, grid.hidden[i])
+        grad_rows = None if below is None else grid.rows_of_pairs(i, tiles, below[0])
+        grid.pairs.backward(rows, grad_gates, grad_kernels, grad_rows)
 
     def _run_terms(
         self, i: int, b: int, tile: Tile, grad_gates: Tensor, below: Gradient | None, overwrites: bool

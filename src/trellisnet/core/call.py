@@ -68,6 +68,13 @@ class Pass:
                     shapes.setdefault(s, (self.plan.layers[i].rows, width))
         return shapes
 
+    def empty_outputs(self, inputs: Inputs) -> Outputs:
+        """Room for what the call returns: y, aux, state h, state c."""
+        y = inputs.sources[0].new_empty(self.plan.wanted, inputs.batch, self.output.stop - self.output.start)
+        state_h = y.new_empty(self.state_starts[-1], inputs.batch, self.width) if self.ends else None
+        state_c = None if state_h is None or not self.cell.has_memory else torch.empty_like(state_h)
+        return y, y.new_empty(len(self.aux), *y.shape) if self.aux else None, state_h, state_c
+
     def context(self, level: int) -> slice:
         """Where the context of a level lies among those of all levels."""
         spans = self.plan.spans

@@ -14,6 +14,7 @@ from trellisnet.core.forward import Grid
 from trellisnet.core.inject import make_inputs
 from trellisnet.core.keep import drop_buffer, give_buffer, take_buffer
 from trellisnet.core.kernel import Weights
+from trellisnet.core.pairs import paired_layers
 from trellisnet.core.state import TrellisState
 
 
@@ -35,14 +36,16 @@ class _Trellis(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, call: Pass, grad_enabled: bool, *flat: Tensor | None) -> Outputs:
         training = grad_enabled and any(ctx.needs_input_grad)
-        grid = Grid(call, Inputs.of(flat, len(call.blocks)))
+        inputs = Inputs.of(flat, len(call.blocks))
+        paired = paired_layers(call, inputs)
+        grid = Grid(call, inputs, paired)
         if not training:
             drop_buffer()  # who evaluates may have done with training
             return grid.forward(None)
         buffer = take_buffer(grid.keep.whole_size, grid.inputs.sources[0])
         outputs = grid.forward(buffer)
         ctx.set_materialize_grads(False)
-        ctx.call, ctx.address, ctx.used_up = call, buffer.data_ptr(), False
+        ctx.call, ctx.paired, ctx.address, ctx.used_up = call, paired, buffer.data_ptr(), False
         ctx.save_for_backward(*flat, buffer)
         return outputs
 
@@ -55,7 +58,7 @@ class _Trellis(torch.autograd.Function):
         # the gradients must be differentiable, or come in batches
         if torch.is_grad_enabled() or any(plain.is_batched(grad) for grad in grads):
             return None, None, *plain.gradients(ctx.call, inputs, grads, needed)
-        grid = Grid(ctx.call, inputs)
+        grid = Grid(ctx.call, inputs, ctx.paired)
         # it is ours to overwrite if the graph ends here, and if no hook has put something else in its place
         reusable = not _graph_is_retained() and buffer.data_ptr() == ctx.address
         ctx.used_up = reusable

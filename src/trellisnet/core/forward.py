@@ -6,22 +6,19 @@ Shapes: n rows (steps), B sequences, H hidden channels, G gates.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 
 import torch
 from torch import Tensor
 
-from trellisnet.core.call import Inputs, Outputs, Pass
+from trellisnet.core.call import Inputs, Outputs, Pass, weighted
 from trellisnet.core.cells import InPlaceCell
 from trellisnet.core.fusion import in_place_functions
-from trellisnet.core.keep import Keep, Kept, Room
+from trellisnet.core.keep import Keep, Kept, Room, TwoLevels
 from trellisnet.core.kernel import Term
-from trellisnet.core.plan import Tile, channels_of, take
-
-# A CPU computes a layer in tiles of about so many gates: what one operation leaves is still in cache for the next, and
-# the scratch memory is small and used again instead of being fetched from the system in every layer. But matrix
-# products want so many rows at least.
-TILE = 1 << 21
-TILE_ROWS = 1024
+from trellisnet.core.pairs import Pairs
+from trellisnet.core.plan import channels_of, take
+from trellisnet.core.tiles import Tile, Tiles, cut, most_rows
 
 
 class Grid:
@@ -31,11 +28,11 @@ class Grid:
     is brought back, a segment between two kept levels at a time.
     """
 
-    def __init__(self, call: Pass, inputs: Inputs) -> None:
+    def __init__(self, call: Pass, inputs: Inputs, paired: tuple[bool, ...]) -> None:
         assert isinstance(call.cell, InPlaceCell)
-        self.call, self.inputs, self.batch = call, inputs, inputs.batch
+        self.call, self.inputs, self.paired, self.batch = call, inputs, paired, inputs.batch
         self.keep = Keep(call, self.batch)
-        self.tile_rows = self._tile_rows()
+        self.tile_rows = most_rows(call, self.batch, inputs.sources[0].device)
         self.hidden: dict[int, Tensor | None] = {}  # by level; None: all zeros
         self.memory: dict[int, Tensor | None] = {}
         self.gates: dict[int, list[Tensor]] = {}  # by layer: (n, B, G*H), one a block
@@ -51,20 +48,19 @@ class Grid:
         """Room for what a walk works with: the end of the buffer, if it is there for that."""
         return Room(self.inputs.sources[0], None if buffer is None else buffer[self.keep.size :])
 
-    def _tile_rows(self) -> int:
-        """The most steps of a tile."""
-        most = max(layer.rows for layer in self.call.plan.layers)
-        if self.inputs.sources[0].device.type != "cpu":
-            return most
-        rows = max(TILE_ROWS, TILE // sum(self.call.gate_widths))
-        return min(most, max(1, rows // self.batch))
-
-    def tiles(self, i: int) -> Iterator[Tile]:
+    def tiles(self, i: int) -> Iterator[Tiles]:
         """The steps that layer i computes, cut into tiles."""
-        rows = self.call.plan.layers[i].rows
-        count = -(-rows // self.tile_rows)
-        for tile in range(count):
-            yield Tile(tile * rows // count, (tile + 1) * rows // count, rows)
+        return cut(self.call.plan.layers[i].rows, self.tile_rows, self.paired[i])
+
+    def empty_taps(self, b: int) -> Tensor:
+        """Scratch memory for what all taps of a block read in a tile: (n*B, channels)."""
+        weight = self.inputs.weights[b]
+        return weight.new_empty(self.tile_rows * self.batch, len(weight))
+
+    def prepare_pairs(self, scratch: Tensor | None = None) -> None:
+        """Make ready for products of pairs of steps, where there are any."""
+        if any(self.paired):
+            self.pairs = Pairs(self.inputs.weights[0], self.empty_taps(0) if scratch is None else scratch)
 
     def forward(self, buffer: Tensor | None) -> Outputs:
         """Compute every level, and keep in the buffer what the way down needs."""
@@ -75,10 +71,11 @@ class Grid:
             self.free = Room(buffer, buffer[self.keep.starts[self.keep.layers.start] : self.keep.size])
         # all other room is made here: small pieces amid large ones would leave holes in the heap, more with every layer
         room = self.walk_room(buffer)
-        levels, self.products = TwoLevels(self, room), kept.products
+        levels, self.products = TwoLevels(self.keep, room), kept.products
         self._multiply_input(range(len(self.call.plan.layers)), room)
         scratch = [self.free.take(self.tile_rows, self.batch, width) for width in self.call.gate_widths]
-        outputs = self._empty_outputs()
+        self.prepare_pairs()
+        outputs = self.call.empty_outputs(self.inputs)
         self._open(0, *levels.at(0))
         for i in range(len(self.call.plan.layers)):
             hidden, memory = levels.at(i + 1)
@@ -87,14 +84,6 @@ class Grid:
             self._write_outputs(i + 1, outputs)
             del self.hidden[i], self.memory[i]
         return outputs
-
-    def _empty_outputs(self) -> Outputs:
-        """Room for what the call returns: y, aux, state h, state c."""
-        call = self.call
-        y = self.empty(call.plan.wanted, call.output.stop - call.output.start)
-        state_h = self.empty(call.state_starts[-1], call.width) if call.ends else None
-        state_c = None if state_h is None or not call.cell.has_memory else torch.empty_like(state_h)
-        return y, y.new_empty(len(call.aux), *y.shape) if call.aux else None, state_h, state_c
 
     def _write_outputs(self, level: int, outputs: Outputs) -> None:
         """Copy what the call returns of a level."""
@@ -197,35 +186,37 @@ class Grid:
 
     def _run_layer(self, i: int, kept: list[Tensor] | None, scratch: list[Tensor]) -> None:
         """Compute level i+1, and the gates to keep; others are in scratch memory for a moment."""
-        for tile in self.tiles(i):
-            new_h, new_c = self.new(self.hidden, i, tile), self.new(self.memory, i, tile)
+        for tiles in self.tiles(i):
             for b, block in enumerate(self.call.blocks):
-                gates = scratch[b][: tile.stop - tile.start] if kept is None else tile.of(kept[b])
-                self._sum_products(i, b, tile, gates)
-                self.functions.forward_(
-                    self.by_gate(gates),
-                    self.memory_before(i, b, tile),
-                    channels_of(new_h, block.channels),
-                    channels_of(new_c, block.channels),
-                )
-            self._mask(i, new_h)
-            self._silence(i, new_c)
+                storage, first = (scratch[b], tiles[0].start) if kept is None else (kept[b], 0)
+                gates = [tile.of_gates(storage, first) for tile in tiles]
+                self._sum_products(i, b, tiles, gates)
+                for tile, pre in zip(tiles, gates, strict=True):
+                    self.functions.forward_(
+                        self.by_gate(pre),
+                        self.memory_before(i, b, tile),
+                        channels_of(self.new(self.hidden, i, tile), block.channels),
+                        channels_of(self.new(self.memory, i, tile), block.channels),
+                    )
+            for tile in tiles:
+                self._mask(i, self.new(self.hidden, i, tile))
+                self._silence(i, self.new(self.memory, i, tile))
 
     def _remember(self, i: int) -> None:
         """Make the memory of level i+1 from the gates of layer i."""
-        for tile in self.tiles(i):
+        for tile in chain(*self.tiles(i)):
             new_c = self.new(self.memory, i, tile)
             for b, block in enumerate(self.call.blocks):
-                gates = self.by_gate(tile.of(self.gates[i][b]))
+                gates = self.by_gate(tile.of_gates(self.gates[i][b]))
                 self.functions.remember_(gates, self.memory_before(i, b, tile), channels_of(new_c, block.channels))
             self._silence(i, new_c)
 
     def _expose(self, i: int) -> None:
         """Make the hidden state of level i+1 from the gates of layer i and that memory."""
-        for tile in self.tiles(i):
+        for tile in chain(*self.tiles(i)):
             new_h, new_c = self.new(self.hidden, i, tile), self.new(self.memory, i, tile)
             for b, block in enumerate(self.call.blocks):
-                gates = self.by_gate(tile.of(self.gates[i][b]))
+                gates = self.by_gate(tile.of_gates(self.gates[i][b]))
                 self.functions.expose_(gates, channels_of(new_c, block.channels), channels_of(new_h, block.channels))
             self._mask(i, new_h)
 
@@ -249,20 +240,45 @@ class Grid:
         level = levels[i + 1]
         return None if level is None else tile.of(level)
 
-    def _sum_products(self, i: int, b: int, tile: Tile, gates: Tensor) -> None:
-        """The pre-activations of one block in a tile of layer i."""
-        s, products = self.call.sources[i][b], gates.flatten(0, 1)
+    def _sum_products(self, i: int, b: int, tiles: Tiles, gates: list[Tensor]) -> None:
+        """The pre-activations of one block in a tile of layer i, or in a couple of them."""
+        s = self.call.sources[i][b]
+        if len(tiles) == 2:
+            first, second = gates
+            factors = self.pairs.begin(self.rows_of_pairs(i, tiles, self.hidden[i]), first)
+            self._add_source(s, tiles[1], second, first[: len(second)])
+            self._add_source(s, tiles[0], first, first)
+            self.pairs.finish(factors, first, second)
+            return
         # what is added comes first: adding it to products afterwards takes longer
-        if s is None:
-            gates.zero_()
-        elif not self.call.recipes[s].taps:
-            gates.copy_(self.inputs.sources[s])
-        elif self.call.narrow:
-            self.inputs.product(tile.of(self.inputs.sources[s]), out=gates)
-        else:
-            gates.copy_(tile.of(self.products[s]))
+        self._add_source(s, tiles[0], gates[0])
         for term in self.call.blocks[b].terms if self.hidden[i] is not None else ():
-            products.addmm_(self.tap(i, term, tile), self.inputs.weights[b][term.rows])
+            gates[0].flatten(0, 1).addmm_(self.tap(i, term, tiles[0]), self.inputs.weights[b][term.rows])
+
+    def _add_source(self, s: int | None, tile: Tile, gates: Tensor, products: Tensor | None = None) -> None:
+        """Write to the gates what is added to the products of a block, and the products if some are known already."""
+        if s is None:
+            source = gates.new_zeros(())
+        elif not self.call.recipes[s].taps:
+            source = self.inputs.sources[s]
+        elif self.call.narrow:
+            known = None if products is None else products.flatten(0, 1)
+            source = tile.of(self.inputs.sources[s]).flatten(0, 1)
+            weighted(source, self.inputs.input_weight, known, out=gates.flatten(0, 1))
+            return
+        else:
+            source = tile.of(self.products[s])
+        if products is None:
+            gates.copy_(source)
+        else:
+            torch.add(source, products, out=gates)
+
+    def rows_of_pairs(self, i: int, tiles: Tiles, level: Tensor | None) -> Tensor:
+        """What a couple of tiles of layer i reads of a level, one row more than it has steps: (n+1, B, H)."""
+        older = self.call.plan.layers[i].taps[0]
+        assert level is not None
+        assert isinstance(older, slice)
+        return level[older.start + tiles[0].start : older.start + tiles[0].stop + 1]
 
     def tap(self, i: int, term: Term, tile: Tile) -> Tensor:
         """What a term reads in a tile of layer i, as a matrix (n*B, channels)."""
@@ -277,17 +293,3 @@ class Grid:
         if storage is None:
             return None
         return channels_of(take(storage, tile.part(self.call.plan.layers[i].memory)), self.call.blocks[b].channels)
-
-
-class TwoLevels:
-    """Storage for a walk through the levels, or their gradients: hidden states and memories of two levels at a time."""
-
-    def __init__(self, grid: Grid, room: Room) -> None:
-        self.levels, shapes = grid.call.plan.levels, [(rows, grid.batch, grid.call.width) for rows in grid.keep.walk]
-        self.hidden = [room.take(*shape) for shape in shapes]
-        self.memory = [room.take(*shape) for shape in shapes] if grid.call.cell.has_memory else None
-
-    def at(self, level: int) -> tuple[Tensor, Tensor | None]:
-        """The hidden state and the memory of a level: (context + n, B, H) each."""
-        rows, parity = self.levels[level].rows, level % 2
-        return self.hidden[parity][:rows], None if self.memory is None else self.memory[parity][:rows]

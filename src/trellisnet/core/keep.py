@@ -22,7 +22,7 @@ WIDE = 256
 # Where all steps are wanted, a wide net does not keep the gates of its lowest layers: of the first, which cost no
 # product with hidden states, and of one in so many of all. To make them again takes a third of a layer's time, and as
 # they come last on the way down, there is room for them in the buffer by then.
-REMADE = 20
+REMADE = 13
 
 
 class Room:
@@ -62,9 +62,9 @@ class Keep:
     """What of a call is kept, and where in the buffer.
 
     To store is to keep the gates of all layers and all levels. A wide net makes hidden states from gates again when
-    their layer comes. Where all steps are wanted, it also does without the gates of the lowest layers, and makes
-    memories again by segments between the few levels where they are kept. To recompute is to keep a few levels and the
-    input's products only.
+    their layer comes, and memories by segments between the few levels where they are kept. Where all steps are wanted,
+    it also does without the gates of the lowest layers. To recompute is to keep a few levels and the input's products
+    only.
     """
 
     def __init__(self, call: Pass, batch: int) -> None:
@@ -112,14 +112,15 @@ class Keep:
         return [*range(distance, depth, distance)]
 
     def _levels_with_memory(self) -> list[int]:
-        """All, where a tail is wanted; else so far apart that those between find room where the gates above were."""
-        depth, levels = len(self.call.plan.layers), list[int]()
-        if not self.call.plan.whole:
-            return [*range(1, depth)]
-        left = depth - 1
-        while left > self.layers.start:
-            levels.insert(0, left)
-            left -= self.call.cell.gates * (depth - left)
+        """So far apart that the memories of those between find room where the gates above were."""
+        plan, levels, level = self.call.plan, list[int](), len(self.call.plan.layers) - 1
+        while level > self.layers.start:
+            levels.insert(0, level)
+            room = self.call.cell.gates * sum(layer.rows for layer in plan.layers[level:])
+            level -= 1
+            while level > self.layers.start and room >= plan.levels[level].rows:
+                room -= plan.levels[level].rows
+                level -= 1
         return levels
 
     def _place(self, kind: str, i: int, rows: int, width: int) -> None:
@@ -154,6 +155,20 @@ class Keep:
             else:
                 getattr(kept, kind)[i] = piece
         return kept
+
+
+class TwoLevels:
+    """Storage for a walk through the levels, or their gradients: hidden states and memories of two levels at a time."""
+
+    def __init__(self, keep: Keep, room: Room) -> None:
+        self.levels, shapes = keep.call.plan.levels, [(rows, keep.batch, keep.call.width) for rows in keep.walk]
+        self.hidden = [room.take(*shape) for shape in shapes]
+        self.memory = [room.take(*shape) for shape in shapes] if keep.call.cell.has_memory else None
+
+    def at(self, level: int) -> tuple[Tensor, Tensor | None]:
+        """The hidden state and the memory of a level: (context + n, B, H) each."""
+        rows, parity = self.levels[level].rows, level % 2
+        return self.hidden[parity][:rows], None if self.memory is None else self.memory[parity][:rows]
 
 
 _local = threading.local()  # each thread has at most one buffer to spare

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -50,6 +50,13 @@ class Layer:
     def memory(self) -> Rows:
         """The rows the cell's memory is read from: one dilation before the newest tap."""
         return self.taps[-2]
+
+    @property
+    def reads_neighbours(self) -> bool:
+        """Whether there are two taps, and each step reads two rows next to each other."""
+        older, newest = self.taps[-2:]
+        consecutive = isinstance(older, slice) and isinstance(newest, slice) and newest.start == older.start + 1
+        return consecutive and len(self.taps) == 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,27 +105,6 @@ def add_(storage: Tensor, rows: Rows, values: Tensor) -> None:
         storage.index_put_((rows, batch), values, accumulate=True)
     else:
         storage.index_add_(0, rows, values.expand(len(rows), *storage.shape[1:]))
-
-
-class Tile(NamedTuple):
-    """Some of the steps that a layer computes."""
-
-    start: int
-    stop: int
-    layer_rows: int  # how many steps the layer computes
-
-    def of(self, tensor: Tensor) -> Tensor:
-        """Its part of a tensor whose last rows are the steps of the layer."""
-        if self.stop - self.start == tensor.size(0):
-            return tensor  # a layer asks a dozen times, and views that show everything cost time as well
-        skipped = tensor.size(0) - self.layer_rows
-        return tensor[skipped + self.start : skipped + self.stop]
-
-    def part(self, rows: Rows) -> Rows:
-        """Its part of the rows that the layer reads."""
-        if isinstance(rows, slice):
-            return slice(rows.start + self.start, rows.start + self.stop)
-        return rows[self.start : self.stop]
 
 
 def channels_of(tensor: T, channels: slice) -> T:
