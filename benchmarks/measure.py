@@ -9,9 +9,11 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from peers import SHAPES, PlainTrellis, Shape, make_tcn
 from trellisnet import TrellisNet
@@ -66,7 +68,10 @@ def training_step(name: str, shape: Shape) -> Step:
 
 
 def products(shape: Shape) -> float:
-    """Floating-point operations of the matrix products of one training step of the core, which it cannot avoid."""
+    """Floating-point operations of the matrix products of a training step, a product a tap, as convolutions count them.
+
+    The core does with fewer where it multiplies pairs of steps: see `executed_products`.
+    """
     net = TrellisNet(1, 1, shape.num_layers, dilation=shape.dilation)
     wanted = None if shape.tail is None else range(shape.steps - shape.tail, shape.steps)
     plan = make_plan(shape.steps, wanted, net.history.dilations(shape.num_layers + 1), 2, torch.device("cpu"))
@@ -74,6 +79,26 @@ def products(shape: Shape) -> float:
     hidden = 3 * rows * shape.hidden_size  # forward, and the gradients of the states and of the weights
     injected = 2 * plan.layers[0].rows * shape.batch * shape.input_size  # at least once; x wants no gradient
     return 2 * 2 * (hidden + injected) * 4 * shape.hidden_size  # multiply and add, taps, gates
+
+
+class ProductCounter(TorchDispatchMode):
+    """Counts the floating-point operations of matrix products."""
+
+    operations: int = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func.overloadpacket.__name__ in ("mm", "addmm", "addmm_"):
+            left, right = args[-2:]
+            self.operations += 2 * left.shape[0] * left.shape[1] * right.shape[1]
+        return func(*args, **(kwargs or {}))
+
+
+def executed_products(step: Step) -> int:
+    """Floating-point operations of the matrix products that a step of the core really makes."""
+    counter = ProductCounter()  # type: ignore[no-untyped-call]
+    with counter:
+        step()
+    return counter.operations
 
 
 def share_of_peak(step: Step, shape: Shape, rounds: int = 16) -> float:

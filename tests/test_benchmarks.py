@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from measure import interleaved, products, share_of_peak, training_step
+from measure import executed_products, interleaved, products, share_of_peak, training_step
 from peers import PIXELS, PlainTrellis, Shape
 from reference import assert_close, gradients
 from tokenise import CONTESTANTS, write_corpus
@@ -43,6 +43,16 @@ def test_turns_are_taken_by_all():
 def test_products_of_the_pixel_shape():
     rows = 64 * 787  # of the layers that have something below them
     assert products(PIXELS) == pytest.approx(12 * rows * 130 * 520, rel=0.02)
+
+
+def test_executed_products_are_fewer_in_pairs(monkeypatch):
+    shape = Shape("small", 20, 5, 6, 12, 2)
+    steps = training_step("store", shape)
+    direct = executed_products(steps)
+    assert direct == products(shape)  # a narrow net makes no layer again
+    monkeypatch.setattr("trellisnet.core.pairs.PAIRED", 1)
+    hidden = 12 * (5 * 12 * 2) * 5 * 20  # of the five layers that have something below them
+    assert direct - executed_products(steps) == hidden / 4
 
 
 def test_the_share_of_the_peak_is_the_median_of_pairs(monkeypatch):
