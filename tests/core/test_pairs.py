@@ -1,5 +1,6 @@
 """The products of pairs of steps: equal to those of single steps, and used where they should be."""
 
+import copy
 from itertools import product
 
 import pytest
@@ -126,6 +127,22 @@ def test_no_step_sees_the_future_nor_more_of_the_past(paired):
         differs = net(changed)[0].ne(expected).any(-1).any(-1)
         assert differs.nonzero().flatten().tolist() == [*range(step, min(step + net.receptive_field, 12))]
     assert all(any(layers) for layers in paired)
+
+
+def test_single_precision_is_hardly_less_exact(monkeypatch, paired):
+    net, x = TrellisNet(20, 64, 20, dtype=torch.float32), torch.randn(30, 4, 20, dtype=torch.float32)
+
+    def run(net, x):
+        y, _ = net(x)
+        return [y, *torch.autograd.grad(y.square().sum(), list(net.parameters()))]
+
+    exact, errors = run(copy.deepcopy(net).double(), x.double()), []
+    for least in (1, 10**6):
+        monkeypatch.setattr("trellisnet.core.pairs.PAIRED", least)
+        errors.append([((a - b).norm() / b.norm()).item() for a, b in zip(run(net, x), exact, strict=True)])
+    for in_pairs, alone in zip(*errors, strict=True):
+        assert in_pairs < min(2e-6, 2 * alone)
+    assert [any(layers) for layers in paired] == [True, True, False]
 
 
 def test_small_layers_and_compiled_cells_are_not_paired(monkeypatch, paired):
