@@ -55,7 +55,7 @@ def test_three_products_equal_four(steps, batch):
 
 @pytest.mark.parametrize("cell", ["tanh", "relu", "lstm", "gru"])
 @pytest.mark.parametrize("wide", [1, 1000])
-@pytest.mark.parametrize("tile_rows", [1, 4, 6, 1024])
+@pytest.mark.parametrize("tile_rows", [1, 5, 1024])
 @pytest.mark.parametrize("memory", ["store", "recompute"])
 def test_equals_specification(monkeypatch, paired, memory, tile_rows, wide, cell):
     monkeypatch.setattr("trellisnet.core.tiles.TILE", 1)
