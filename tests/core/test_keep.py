@@ -8,7 +8,8 @@ import torch
 from reference import assert_close, gradients
 from trellisnet import TrellisNet
 from trellisnet.core.call import Inputs
-from trellisnet.core.keep import drop_buffer, give_buffer, take_buffer
+from trellisnet.core.keep import Keep, drop_buffer, give_buffer, take_buffer
+from trellisnet.core.layout import read_batch
 
 
 def test_recompute_keeps_less():
@@ -30,6 +31,17 @@ def test_wide_nets_keep_little_more_than_their_gates(monkeypatch):
     cells = 16 * 100 * 2 * 8
     # 4 gates of all layers but the first, two memories, two levels to walk through, the input with its product, weights
     assert sum(sizes) < 4.8 * cells
+
+
+@pytest.mark.parametrize("tail", [None, 5, 30])
+@pytest.mark.parametrize("depth", [8, 13, 20, 27, 40, 58, 99, 130])
+def test_what_is_made_again_finds_room_in_the_buffer(depth, tail):
+    net = TrellisNet(20, 256, depth, device="meta")
+    batch = read_batch(torch.empty(30, 4, 20, device="meta"), None, False, 20)
+    call, _ = net._describe(batch, None, tail, None, False)
+    keep = Keep(call, 4)
+    assert keep.extra <= 0.03 * keep.whole_size  # above the topmost level there is no room for anything
+    assert len(keep.levels) <= 6
 
 
 @pytest.mark.parametrize(("call", "products"), [({"tail": 3}, 1), ({}, 2)], ids=str)

@@ -19,6 +19,7 @@ def paired(monkeypatch):
     """Even the smallest layers are paired; the fixture tells, call by call, which of them were."""
     calls, choose = [], engine.paired_layers
     monkeypatch.setattr("trellisnet.core.pairs.PAIRED", 1)
+    monkeypatch.setattr("trellisnet.core.pairs.PAIRED_WIDTH", 1)
     monkeypatch.setattr(engine, "paired_layers", lambda *args: calls.append(choose(*args)) or calls[-1])
     return calls
 
@@ -79,6 +80,8 @@ def test_equals_specification(monkeypatch, paired, memory, tile_rows, wide, cell
         ({"dilation": (1, 2)}, (2,)),
         ({"kernel_size": 3}, ()),
         ({"groups": (2, 4)}, ()),
+        ({"groups": (6,)}, ()),
+        ({"groups": (6,), "kernel_size": 3}, ()),
     ],
     ids=str,
 )
@@ -145,12 +148,16 @@ def test_single_precision_is_hardly_less_exact(monkeypatch, paired):
     assert [any(layers) for layers in paired] == [True, True, False]
 
 
-def test_small_layers_and_compiled_cells_are_not_paired(monkeypatch, paired):
+def test_small_and_narrow_layers_and_compiled_cells_are_not_paired(monkeypatch, paired):
     net, x = TrellisNet(2, 6, 3), torch.randn(9, 2, 2)
     monkeypatch.setattr("trellisnet.core.pairs.PAIRED", 9 * 2 * 6)
     net(x)
     net(x[:-1])
     assert paired == [(False, True, True), (False, False, False)]
+    with monkeypatch.context() as patch:
+        patch.setattr("trellisnet.core.pairs.PAIRED_WIDTH", 7)
+        net(x)
+    assert not any(paired[-1])
     monkeypatch.setattr("trellisnet.core.pairs.is_fused", lambda device: True)
     net(x)
     assert not any(paired[-1])

@@ -54,7 +54,7 @@ class BackwardWalk:
         # what all taps of a block read in a tile, and then what flows back to them: one product with them side by side
         # takes so much less time than one for each of them that it pays to copy them there
         self.taps = [grid.empty_taps(b) for b in range(len(inputs.weights))]
-        grid.prepare_pairs(self.taps[0])
+        grid.prepare_pairs(self.taps[0])  # layers that are computed again on the way use it as well, in turns
         shared = any(grid.paired) and self.wants_weights[0]
         self.grad_shared = _zeros_if(shared, inputs.weights[0].chunk(2)[0])  # of the kernel A + B of pairs
 
@@ -218,7 +218,7 @@ class BackwardWalk:
         grad_taps = torch.mm(grad_gates, self.grid.inputs.weights[b].t(), out=taps)
         for term in reversed(terms):
             target, rows = channels_of(below[0], term.channels), tile.part(layer.taps[term.tap])
-            grad_tap = grad_taps[:, term.rows].unflatten(0, (tile.stop - tile.start, -1))
+            grad_tap = grad_taps[:, term.rows].unflatten(0, (tile.rows, -1))
             if overwrites and term.tap == len(layer.taps) - 1:  # comes first
                 target[rows] = grad_tap
             else:

@@ -246,7 +246,7 @@ class Grid:
         if len(tiles) == 2:
             first, second = gates
             factors = self.pairs.begin(self.rows_of_pairs(i, tiles, self.hidden[i]), first)
-            self._add_source(s, tiles[1], second, first[: len(second)])
+            self._add_source(s, tiles[1], second, first[: len(second)])  # before the first is no longer what both share
             self._add_source(s, tiles[0], first, first)
             self.pairs.finish(factors, first, second)
             return
@@ -255,23 +255,23 @@ class Grid:
         for term in self.call.blocks[b].terms if self.hidden[i] is not None else ():
             gates[0].flatten(0, 1).addmm_(self.tap(i, term, tiles[0]), self.inputs.weights[b][term.rows])
 
-    def _add_source(self, s: int | None, tile: Tile, gates: Tensor, products: Tensor | None = None) -> None:
-        """Write to the gates what is added to the products of a block, and the products if some are known already."""
+    def _add_source(self, s: int | None, tile: Tile, gates: Tensor, known: Tensor | None = None) -> None:
+        """Write to the gates what is added to the products of a block, and to that products that are known already."""
         if s is None:
             source = gates.new_zeros(())
         elif not self.call.recipes[s].taps:
             source = self.inputs.sources[s]
         elif self.call.narrow:
-            known = None if products is None else products.flatten(0, 1)
             source = tile.of(self.inputs.sources[s]).flatten(0, 1)
-            weighted(source, self.inputs.input_weight, known, out=gates.flatten(0, 1))
+            onto = None if known is None else known.flatten(0, 1)
+            weighted(source, self.inputs.input_weight, onto, out=gates.flatten(0, 1))
             return
         else:
             source = tile.of(self.products[s])
-        if products is None:
+        if known is None:
             gates.copy_(source)
         else:
-            torch.add(source, products, out=gates)
+            torch.add(source, known, out=gates)
 
     def rows_of_pairs(self, i: int, tiles: Tiles, level: Tensor | None) -> Tensor:
         """What a couple of tiles of layer i reads of a level, one row more than it has steps: (n+1, B, H)."""

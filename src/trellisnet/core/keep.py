@@ -112,13 +112,17 @@ class Keep:
         return [*range(distance, depth, distance)]
 
     def _levels_with_memory(self) -> list[int]:
-        """So far apart that the memories of those between find room where the gates above were."""
+        """So far apart that the memories of those between find room where the gates above were.
+
+        The lowest of them is as low as can be: the layers below, whose gates are made again too, need all the room.
+        """
         plan, levels, level = self.call.plan, list[int](), len(self.call.plan.layers) - 1
-        while level > self.layers.start:
+        lowest = self.layers.start + 1  # one higher, because its hidden state is made from gates below it
+        while level >= lowest:
             levels.insert(0, level)
             room = self.call.cell.gates * sum(layer.rows for layer in plan.layers[level:])
             level -= 1
-            while level > self.layers.start and room >= plan.levels[level].rows:
+            while level > lowest and room >= plan.levels[level].rows:
                 room -= plan.levels[level].rows
                 level -= 1
         return levels

@@ -13,7 +13,7 @@ from trellisnet.core.plan import Rows
 
 # A CPU computes a layer in tiles of about so many gates: what one operation leaves is still in cache for the next, and
 # the scratch memory is small and used again instead of being fetched from the system in every layer. But matrix
-# products want so many rows at least.
+# products want so many rows at least (of a couple of tiles, half as many each).
 TILE = 1 << 21
 TILE_ROWS = 1024
 
@@ -27,16 +27,21 @@ class Tile(NamedTuple):
     step: int
     gates: slice  # where its gates lie among those of the layer
 
+    @property
+    def rows(self) -> int:
+        """How many steps there are."""
+        return int(self.gates.stop - self.gates.start)
+
     def of(self, tensor: Tensor) -> Tensor:
         """Its part of a tensor whose last rows are the steps of the layer."""
-        if self.gates.stop - self.gates.start == tensor.size(0):
+        if self.rows == tensor.size(0):
             return tensor  # a layer asks a dozen times, and views that show everything cost time as well
         skipped = tensor.size(0) - self.layer_rows
         return tensor[skipped + self.start : skipped + self.stop : self.step]
 
     def of_gates(self, gates: Tensor, first: int = 0) -> Tensor:
         """Its part of the gates of the layer; `first`: where those that are there begin."""
-        if self.gates.stop - self.gates.start == gates.size(0):
+        if self.rows == gates.size(0):
             return gates
         return gates[self.gates.start - first : self.gates.stop - first]
 
