@@ -82,14 +82,19 @@ class Pairs:
         """
         first, second = grad_gates
         factors = self._places(len(first), len(second), first.shape[1]) if rows is None else self._read(rows)
-        for k, of_kernel in ((0, first), (2, second), (1, first)):
-            if k == 1:
-                first[: len(second)].add_(second)
-            factor, grad = factors[k].flatten(0, 1), of_kernel.flatten(0, 1)
+
+        def go_back(k: int, grad: Tensor) -> None:
+            """Give the gradient of kernel k, and put that of its factor in the place of the factor."""
+            factor, products = factors[k].flatten(0, 1), grad.flatten(0, 1)
             if grad_kernels is not None:
-                grad_kernels[k].addmm_(factor.t(), grad)
+                grad_kernels[k].addmm_(factor.t(), products)
             if grad_rows is not None:
-                torch.mm(grad, self.kernels[k].t(), out=factor)  # which nobody reads any more
+                torch.mm(products, self.kernels[k].t(), out=factor)
+
+        go_back(0, first)
+        go_back(2, second)
+        first[: len(second)].add_(second)  # both steps share a product
+        go_back(1, first)
         if grad_rows is not None:
             older, shared, newest = factors
             middle = torch.sub(shared, older, out=grad_rows[1::2])
