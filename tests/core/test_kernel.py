@@ -2,10 +2,11 @@
 
 import pytest
 import torch
+from torch import nn
 from torch.nn import functional as F
 
 from reference import assert_close, gradients, naive_output
-from trellisnet import TrellisNet
+from trellisnet import Cell, TrellisNet
 
 
 def test_weight_norm_is_per_output_channel_over_all_taps():
@@ -76,6 +77,26 @@ def test_a_gate_that_loses_all_its_weights_is_zero_and_harmless(options):
         y.square().sum().backward()
     assert empty
     assert all(p.grad.isfinite().all() for p in net.parameters())
+
+
+@pytest.mark.parametrize("groups", [None, (2, 4)])
+def test_densify_copies_the_parameters_of_a_users_cell(groups):
+    class Scaled(nn.Module, Cell):
+        gates, has_memory = 1, False
+
+        def __init__(self):
+            super().__init__()
+            self.scale = nn.Parameter(torch.tensor(0.7))
+
+        def forward(self, pre, memory):
+            return (pre.squeeze(-2) * self.scale).tanh(), None
+
+    net, x = TrellisNet(3, 6, 4, groups=groups, cell=Scaled()), torch.randn(5, 2, 3)
+    expected = net(x)[0]
+    dense = net.densify()
+    assert_close(dense(x)[0], expected, 1e-12)
+    nn.init.zeros_(dense.cell.scale)
+    assert_close(net(x)[0], expected, 0.0)
 
 
 def test_densify_does_not_bake_in_a_mask():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -83,14 +84,14 @@ class TrellisNet(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        self.input_size = positive_int("input_size", input_size)
-        self.hidden_size = positive_int("hidden_size", hidden_size)
+        self.input_size = input_size = positive_int("input_size", input_size)
+        self.hidden_size = hidden_size = positive_int("hidden_size", hidden_size)
         self.num_layers = positive_int("num_layers", num_layers)
         self.output_size = hidden_size if output_size is None else positive_int("output_size", output_size)
         if self.output_size > hidden_size:
             raise ValueError(f"output_size must be at most hidden_size = {hidden_size}, got {output_size}")
         self.cell = make_cell(cell)
-        self.kernel_size = positive_int("kernel_size", kernel_size, minimum=2)
+        self.kernel_size = kernel_size = positive_int("kernel_size", kernel_size, minimum=2)
         self.dilation = positive_ints("dilation", dilation)
         self.batch_first = bool(batch_first)
         self.hidden_dropout = probability("hidden_dropout", hidden_dropout)
@@ -161,7 +162,7 @@ class TrellisNet(nn.Module):
             self.hidden_size,
             self.num_layers,
             self.output_size,
-            self.cell,
+            copy.deepcopy(self.cell),  # it may have parameters
             self.kernel_size,
             self.dilation,
             bias is not None,
@@ -176,7 +177,8 @@ class TrellisNet(nn.Module):
             init=self.init,
             device="meta",  # draws no random numbers for weights that are not kept
             dtype=inputs.dtype,
-        ).to_empty(device=inputs.device)
+        )
+        net.kernel.to_empty(device=inputs.device)
         net.kernel.set_weight("weight_input", inputs)
         net.kernel.set_weight("weight_hidden", hidden)
         if bias is not None:
