@@ -37,6 +37,24 @@ def test_input_forms_are_those_of_lstm():
         assert_close(state.select([row]).h, own.h, 1e-12)
 
 
+def test_a_default_device_changes_nothing():
+    net, x = make(), torch.randn(11, 3, 2)  # of lengths that no other test has: plans are remembered
+    packed = pack_sequence([x[:9, 0], x[:, 1], x[:2, 2]], enforce_sorted=False)
+    ragged = {"lengths": [11, 2, 9]}
+
+    def run():
+        yield net(packed)[0].data
+        yield net(x, **ragged, tail=2)[0]
+        y, state = net(x, **ragged)
+        yield y
+        with torch.no_grad():
+            yield net(x[:1], state.select([2, 0, 1]))[0]
+
+    with torch.device("meta"):  # nothing can be computed there
+        found = list(run())
+    assert_close(found, list(run()), 0.0)
+
+
 def test_lengths_equal_the_sequences_alone_and_ignore_what_lies_beyond():
     net = make(kernel_size=3, dilation=(1, 2))
     x = torch.randn(8, 3, 2)

@@ -29,7 +29,7 @@ class Batch(NamedTuple):
             return y.squeeze(-2)
         if self.packed is not None and whole and y.dim() == 3:
             order, inverse = self.packed.sorted_indices, self.packed.unsorted_indices
-            lengths = torch.tensor(self.lengths or [len(self.x)] * self.x.shape[1])
+            lengths = torch.tensor(self.lengths or [len(self.x)] * self.x.shape[1], device="cpu")
             if order is not None:
                 y, lengths = y.index_select(1, order), lengths.index_select(0, order.cpu())
             again = pack_padded_sequence(y, lengths)
