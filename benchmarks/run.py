@@ -21,8 +21,8 @@ from loop import loop
 from measure import executed_products, interleaved, peak_memory, products, share_of_peak, training_step
 from peers import SHAPES, PlainTrellis, Shape
 from trellisnet import TrellisNet
-from trellisnet.core.cells import LstmCell
-from trellisnet.core.fusion import in_place_functions, set_fusion
+from trellisnet.core.cells import CELLS
+from trellisnet.core.fusion import in_place_functions
 
 CONTESTANTS = ("plain", "store", "recompute", "lstm", "tcn")
 Rows = list[dict[str, Any]]
@@ -111,17 +111,15 @@ def fusion() -> Rows:
         gates = torch.randn(count, 4, hidden)
         states = torch.randn(6, count, hidden).unbind()
         contestants = {}
-        for mode in ("never", "always"):
-            set_fusion(mode)
-            functions = in_place_functions(LstmCell(), gates.device)
-            contestants[f"{mode} forward"] = partial(functions.forward_, gates, *states[:3])
-            contestants[f"{mode} backward"] = partial(functions.backward_, gates, *states[:2], *states[3:])
+        for way, fused in (("eager", False), ("compiled", True)):
+            functions = in_place_functions(CELLS["lstm"], fused)
+            contestants[f"{way} forward"] = partial(functions.forward_, gates, *states[:3])
+            contestants[f"{way} backward"] = partial(functions.backward_, gates, *states[:2], *states[3:])
         seconds = interleaved(contestants, rounds=2)
         for way in ("forward", "backward"):
-            eager, compiled = seconds[f"never {way}"], seconds[f"always {way}"]
+            eager, compiled = seconds[f"eager {way}"], seconds[f"compiled {way}"]
             rows.append({"rows x hidden": f"{count} x {hidden}", "cell": way, "eager ms": round(1000 * eager, 3)})
             rows[-1] |= {"compiled ms": round(1000 * compiled, 3), "speedup": round(eager / compiled, 2)}
-    set_fusion("auto")
     return rows
 
 

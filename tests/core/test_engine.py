@@ -150,6 +150,24 @@ def test_compiled_cells_give_the_same():
         set_fusion("sometimes")
 
 
+def test_cells_of_groups_are_not_compiled():
+    net = TrellisNet(3, 5, 2, groups=(2, 3))
+    x = torch.randn(4, 2, 3, requires_grad=True)
+    expected, state = net(x)
+    tensors = (x, *net.parameters())
+    try:
+        set_fusion("always")
+        y, _ = net(x)
+        found = gradients(y, *tensors)
+        with torch.no_grad():
+            step, _ = net(x[:1], state)
+    finally:
+        set_fusion("auto")
+    assert_close(y, expected, 0.0)
+    assert_close(found, gradients(expected, *tensors), 0.0)
+    assert_close(step, net(x[:1], state)[0], 1e-12)
+
+
 def test_autocast_and_half_precision_on_a_cpu_compute_in_single_precision():
     net = TrellisNet(3, 5, 4, dtype=torch.float32)
     x = torch.randn(6, 2, 3, dtype=torch.float32)

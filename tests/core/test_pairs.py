@@ -158,6 +158,6 @@ def test_small_and_narrow_layers_and_compiled_cells_are_not_paired(monkeypatch, 
         patch.setattr("trellisnet.core.pairs.PAIRED_WIDTH", 7)
         net(x)
     assert not any(paired[-1])
-    monkeypatch.setattr("trellisnet.core.pairs.is_fused", lambda device: True)
+    monkeypatch.setattr("trellisnet.core.pairs.is_fused", lambda call, device: True)
     net(x)
     assert not any(paired[-1])

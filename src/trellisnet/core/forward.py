@@ -13,7 +13,7 @@ from torch import Tensor
 
 from trellisnet.core.call import Inputs, Outputs, Pass, weighted
 from trellisnet.core.cells import InPlaceCell
-from trellisnet.core.fusion import in_place_functions
+from trellisnet.core.fusion import in_place_functions, is_fused
 from trellisnet.core.keep import Keep, Kept, Room, TwoLevels
 from trellisnet.core.kernel import Term
 from trellisnet.core.pairs import Pairs
@@ -38,7 +38,7 @@ class Grid:
         self.gates: dict[int, list[Tensor]] = {}  # by layer: (n, B, G*H), one a block
         self.products: dict[int, Tensor] = {}  # by source: what layers add that share it
         self.free = Room(inputs.sources[0])  # what of the buffer is not needed any more, or not yet
-        self.functions = in_place_functions(call.cell, inputs.sources[0].device)
+        self.functions = in_place_functions(call.cell, is_fused(call, inputs.sources[0].device))
 
     def empty(self, rows: int, width: int) -> Tensor:
         """Storage for some steps."""

@@ -3,6 +3,9 @@
 On a GPU a cell is a dozen small kernels, which `torch.compile` fuses into one. On a CPU the in-place operations of
 `cells.py` are 1.4 to 2.6 times faster than the code the compiler makes of them (`make bench`), and need none of its
 seconds of compilation, so they run as they are unless `set_fusion("always")` says otherwise.
+
+The cells of a mixed-group kernel are never compiled: each works on some channels of a level, and of such parts the
+compiler cannot tell whether they overlap (in torch 2.13 the code that it makes then fails).
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from trellisnet.core.call import Pass
 from trellisnet.core.cells import InPlaceCell
 from trellisnet.core.checks import one_of
 
@@ -26,9 +30,10 @@ def set_fusion(mode: str) -> None:
     _mode[0] = one_of("mode", mode, ("auto", "always", "never"))
 
 
-def is_fused(device: torch.device) -> bool:
-    """Whether cells are compiled for tensors on that device."""
-    return _mode[0] == "always" or (_mode[0] == "auto" and device.type == "cuda" and _has_triton())
+def is_fused(call: Pass, device: torch.device) -> bool:
+    """Whether the cells of a call are compiled for tensors on that device."""
+    wanted = _mode[0] == "always" or (_mode[0] == "auto" and device.type == "cuda" and _has_triton())
+    return wanted and len(call.blocks) == 1
 
 
 class Functions(NamedTuple):
@@ -40,13 +45,10 @@ class Functions(NamedTuple):
     backward_: Callable[..., None]
 
 
-def in_place_functions(cell: InPlaceCell, device: torch.device) -> Functions:
-    """The cell's functions for tensors on that device."""
-    return _functions(cell, is_fused(device))
-
-
 @lru_cache
-def _functions(cell: InPlaceCell, fused: bool) -> Functions:
+def in_place_functions(cell: InPlaceCell, fused: bool) -> Functions:
+    """The cell's functions, compiled or as they are."""
+
     def forward_(pre: Tensor, *state: Tensor | None) -> None:
         cell.forward_(cell.views(pre), *state)  # type: ignore[arg-type]
 

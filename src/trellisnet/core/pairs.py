@@ -38,7 +38,7 @@ def paired_layers(call: Pass, inputs: Inputs) -> tuple[bool, ...]:
     every second step of a level.
     """
     device, blocks = inputs.weights[0].device, call.blocks
-    possible = device.type == "cpu" and not is_fused(device) and len(blocks) == 1 and len(blocks[0].terms) == 2
+    possible = device.type == "cpu" and not is_fused(call, device) and len(blocks) == 1 and len(blocks[0].terms) == 2
     least, wide = PAIRED / (inputs.batch * call.width), call.width >= PAIRED_WIDTH
     return tuple(
         possible and wide and i > 0 and layer.rows >= least and layer.reads_neighbours

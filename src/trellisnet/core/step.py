@@ -114,7 +114,7 @@ class _Desk:
         self.memory = torch.empty_like(self.hidden) if cell.has_memory else None
         self.before = torch.zeros_like(self.hidden) if cell.has_memory else None
         self.gates = [like.new_empty(layers, batch, width) for width in call.gate_widths]
-        fused = in_place_functions(cell, like.device).forward_ if is_fused(like.device) else None
+        fused = in_place_functions(cell, fused=True).forward_ if is_fused(call, like.device) else None
         self.older = [_older_rows(call, tap, like.device) for tap in range(newest)]
         first = call.first_level
         self.known = [[term for term in block.terms if term.tap < newest] for block in call.blocks]
@@ -162,7 +162,7 @@ _local = threading.local()
 
 def _desk(call: Pass, x: Tensor) -> _Desk:
     desks: dict[object, _Desk] = _local.__dict__.setdefault("desks", {})
-    key = (id(call), is_fused(x.device))  # a call is of one batch size, dtype and device
+    key = (id(call), is_fused(call, x.device))  # a call is of one batch size, dtype and device
     if key not in desks:
         if len(desks) >= 16:
             del desks[next(iter(desks))]  # the oldest
