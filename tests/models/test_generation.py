@@ -109,6 +109,14 @@ def test_the_stream_gives_the_words_of_generate(lm):
     assert texts == lm.generate(PROMPTS, 10, **options)
 
 
+@pytest.mark.parametrize("options", [{}, {"temperature": 1.0, "seed": 3}, {"beams": 3}], ids=str)
+def test_a_default_device_changes_nothing(lm, options):
+    options = {**options, "repetition_penalty": 1.5, "stop": [3]}
+    expected = lm.generate(PROMPTS, 6, **options)
+    with torch.device("meta"):  # nothing can be computed there
+        assert lm.generate(PROMPTS, 6, **options) == expected
+
+
 def test_a_stream_keeps_the_weights_it_started_with_under_weight_norm():
     lm = TrellisLM(WORDS, 6, 10, num_layers=5, weight_norm=True)
     expected = lm.generate([[1]], 6)

@@ -57,8 +57,8 @@ def beam_search(
             parents += [rows.start + origin for origin in origins[: len(live[i])]]
         if not parents or step + 1 == max_new_tokens:
             break
-        words = torch.tensor([h.words[-1] for hypotheses in live for h in hypotheses])
-        order = torch.tensor(parents)
+        words = torch.tensor([h.words[-1] for hypotheses in live for h in hypotheses], device="cpu")
+        order = torch.tensor(parents, device="cpu")
         seen.go_on(order, words)
         log_prob, state = model(words[:, None], state.select(order), None)
     return [
@@ -71,7 +71,7 @@ def _continue(
     hypotheses: list[Hypothesis], log_prob: Tensor, beams: int, stop: frozenset[int]
 ) -> tuple[list[Hypothesis], list[Hypothesis], list[int]]:
     """One step of one prompt: hypotheses that live on, those that are finished, and the parents of the former."""
-    totals = torch.tensor([h.total for h in hypotheses], dtype=torch.float64)
+    totals = torch.tensor([h.total for h in hypotheses], dtype=torch.float64, device="cpu")
     scores = (totals[:, None] + log_prob).flatten()
     # every hypothesis can end in so many ways at most, so these are enough to leave `beams` that do not
     enough = min(beams + len(hypotheses) * len(stop), len(scores))

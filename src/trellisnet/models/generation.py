@@ -85,7 +85,7 @@ class Seen:
         self.penalty = penalty
         self.words: Tensor | None = None
         if penalty != 1:
-            self.words = torch.zeros(len(texts), vocab_size, dtype=torch.bool)
+            self.words = torch.zeros(len(texts), vocab_size, dtype=torch.bool, device="cpu")
             for row, text in enumerate(texts):
                 self.words[row, list(text)] = True
 
@@ -106,7 +106,7 @@ class Seen:
 
 def read_prompts(model: NextWords, prompts: Sequence[Sequence[int]]) -> tuple[Tensor, TrellisState]:
     """Log-probabilities and state after texts of any lengths, read as one batch."""
-    ids = pad_sequence([torch.tensor(prompt) for prompt in prompts], batch_first=True)
+    ids = pad_sequence([torch.tensor(prompt, device="cpu") for prompt in prompts], batch_first=True)
     return model(ids, None, [len(prompt) for prompt in prompts])
 
 
@@ -121,17 +121,18 @@ def stream(
     generator = None if sampling.seed is None else torch.Generator().manual_seed(sampling.seed)
     log_prob, state = read_prompts(model, prompts)
     seen = Seen(prompts, log_prob.shape[1], sampling.repetition_penalty)
-    rows = torch.arange(len(prompts))  # the prompts that the rows of the batch belong to
+    rows = torch.arange(len(prompts), device="cpu")  # the prompts that the rows of the batch belong to
     for step in range(max_new_tokens):
-        numbers = torch.zeros(len(prompts), dtype=torch.float64)
+        numbers = torch.zeros(len(prompts), dtype=torch.float64, device="cpu")
         if not sampling.greedy:
-            numbers = torch.rand(len(prompts), dtype=torch.float64, generator=generator)
+            numbers = torch.rand(len(prompts), dtype=torch.float64, generator=generator, device="cpu")
         words = sampling.choose(seen.penalise(log_prob), numbers[rows])
         chosen: list[int | None] = [None] * len(prompts)
         for row, word in zip(rows.tolist(), words.tolist(), strict=True):
             chosen[row] = word
         yield chosen
-        going = torch.tensor([i for i, word in enumerate(words.tolist()) if word not in stop], dtype=torch.int64)
+        left = [i for i, word in enumerate(words.tolist()) if word not in stop]
+        going = torch.tensor(left, dtype=torch.int64, device="cpu")
         if step + 1 == max_new_tokens or not len(going):
             return
         if len(going) < len(rows):

@@ -162,7 +162,7 @@ class TextMethods(Pretrained):
         if isinstance(text, Tensor) and text.dim() == 2:
             ids = self._to_ids(name, text)
         else:
-            ids = torch.tensor([self._read_prompt(name, text)])
+            ids = torch.tensor([self._read_prompt(name, text)], device="cpu")
         if ids.shape[1] < 2:
             raise ValueError(f"{name} must have at least two words: the first is only read")
         return ids.to(self.embedding.weight.device)
@@ -217,7 +217,7 @@ class TextMethods(Pretrained):
             # a copy of an array: those of a dataset cannot be written to, and torch warns of such
             ids = torch.as_tensor(np.array(text) if isinstance(text, np.ndarray) else text, device="cpu")
         except (TypeError, ValueError, RuntimeError, OverflowError):
-            ids = torch.zeros(())
+            ids = torch.zeros((), device="cpu")
         if ids.dim() != 1 or (ids.is_floating_point() and ids.numel()):
             raise TypeError(f"{name} must be text or a sequence of integers, got {text!r}")
         if not len(ids):
