@@ -12,9 +12,15 @@ from trellisnet import Cell, TrellisNet
 
 def test_numpy_integers_are_integers():
     numpy = pytest.importorskip("numpy")
-    net = TrellisNet(numpy.int64(2), 6, numpy.int32(3), dilation=numpy.int64(2))
+    net = TrellisNet(
+        numpy.int64(2), numpy.int64(6), numpy.int32(3), kernel_size=numpy.int64(3), dilation=numpy.int64(2)
+    )
     y, _ = net(torch.randn(5, 2, 2), lengths=numpy.array([5, 3]))
     assert y[3:, 1].eq(0).all()
+    numbers = (net.input_size, net.hidden_size, net.num_layers, net.output_size, net.kernel_size, net.receptive_field)
+    assert all(type(number) is int for number in numbers)
+    cycle = TrellisNet(2, 6, 3, dilation=numpy.array([1, 2]), groups=torch.tensor([2, 4]))
+    assert (cycle.dilation, cycle.groups) == ((1, 2), (2, 4))
 
 
 GOOD = {"input_size": 2, "hidden_size": 6, "num_layers": 4}
@@ -32,6 +38,9 @@ BAD_OPTIONS = [
     ({"dilation": [1, 0]}, ValueError, r"dilation\[1\]"),
     ({"dilation": []}, ValueError, "dilation"),
     ({"dilation": "1"}, TypeError, "dilation"),
+    ({"dilation": torch.tensor([1.5, 2])}, TypeError, r"dilation\[0\]"),
+    ({"dtype": torch.int64}, ValueError, "dtype.*int64"),
+    ({"dtype": "float32"}, TypeError, "dtype.*'float32'"),
     ({"hidden_dropout": 1.0}, ValueError, "hidden_dropout"),
     ({"weight_dropout": -0.1}, ValueError, "weight_dropout"),
     ({"weight_dropout": "0.1"}, TypeError, "weight_dropout"),
@@ -81,8 +90,11 @@ def bad_calls():
         ((x,), {"lengths": [5, 6, 1]}, ValueError, r"lengths\[1\].*6"),
         ((x,), {"lengths": [5, 0, 1]}, ValueError, r"lengths\[1\].*0"),
         ((x,), {"lengths": [5, 1]}, ValueError, "3 integers"),
-        ((x,), {"lengths": [5.0, 1.0, 1.0]}, TypeError, "integers"),
-        ((x,), {"lengths": 3}, TypeError, "lengths must be 3 integers"),
+        ((x,), {"lengths": [5.0, 1.0, 1.0]}, TypeError, r"lengths\[0\].*integer.*5.0"),
+        ((x,), {"lengths": [True] * 3}, TypeError, r"lengths\[0\].*True"),
+        ((x,), {"lengths": 3}, ValueError, "lengths must be 3 integers"),
+        ((x,), {"lengths": "5"}, TypeError, "lengths"),
+        ((x, (torch.zeros(3, 6).long(), torch.zeros(3, 6).long())), {}, ValueError, "state.*int64"),
         ((x, make(groups=(2, 4))(x)[1]), {}, ValueError, "inputs of shape None"),
         ((pack_sequence([x[:, 0]]),), {"lengths": [5]}, ValueError, "PackedSequence"),
         ((x,), {"tail": 6}, ValueError, "tail.*5.*6"),
@@ -96,11 +108,11 @@ def bad_calls():
     ]
 
 
-@pytest.mark.parametrize("number", range(32))
+@pytest.mark.parametrize("number", range(35))
 def test_bad_calls_are_named(number):
     """Also by a net that has answered good calls of the same shapes, and remembers them."""
     calls = bad_calls()
-    assert len(calls) == 32
+    assert len(calls) == 35
     args, options, error, message = calls[number]
     net, x = make(), torch.zeros(5, 3, 2)
     net(x, net(x)[1])

@@ -8,6 +8,7 @@ import warnings
 
 import pytest
 import torch
+from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -183,6 +184,17 @@ def test_autocast_and_half_precision_on_a_cpu_compute_in_single_precision():
     y, _ = half(x.bfloat16())
     assert y.dtype == torch.bfloat16
     assert_close(y.double(), expected.double(), 3e-2)
+
+
+def test_autocast_leaves_double_precision_alone_and_takes_no_integers():
+    net, x = TrellisNet(3, 5, 4), torch.randn(6, 2, 3)
+    expected = net(x)[0]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert_close(net(x)[0], expected, 0.0)
+        assert net(x)[0].dtype == nn.LSTM(3, 5)(x)[0].dtype == torch.float64
+        for bad in (x.long(), x > 0):
+            with pytest.raises(ValueError, match=f"dtype of the net.*{bad.dtype}"):
+                net(bad)
 
 
 def test_a_training_step_under_autocast_with_working_units():

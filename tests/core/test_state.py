@@ -109,6 +109,9 @@ def test_select_reorders_drops_and_repeats_sequences():
     for bad in ([4], [-1], [[0]], [0.5], [True, False]):
         with pytest.raises(ValueError, match="rows"):
             state.select(bad)
+    for bad in (slice(0, 1), "0", None):
+        with pytest.raises(TypeError, match="rows"):
+            state.select(bad)
 
 
 def test_to_changes_dtype_and_device_of_all():
@@ -137,6 +140,10 @@ def test_bad_pairs_are_named():
         TrellisState(torch.zeros(2, 5), torch.zeros(3, 5))
     with pytest.raises(TypeError, match="state c"):
         TrellisState(torch.zeros(2, 5), 0.0)
+    with pytest.raises(TypeError, match="state x"):
+        TrellisState(torch.zeros(2, 5), x="x")
+    with pytest.raises(ValueError, match=r"state h must be \(3, batch, hidden\) with spans \(1, 2\), got \(1, 2, 5\)"):
+        TrellisState(torch.zeros(1, 2, 5), spans=(1, 2))
 
 
 def test_a_state_keeps_nothing_of_the_callers_memory():

@@ -121,12 +121,14 @@ def test_batch_first_dtype_and_mode_are_taken_over():
 @pytest.mark.parametrize(
     ("rnn", "horizon", "error", "message"),
     [
-        (nn.LSTM(3, 4, bidirectional=True), 5, ValueError, "bidirectional"),
+        (nn.LSTM(3, 4, bidirectional=True), 5, ValueError, "bidirectional=True"),
         (nn.LSTM(3, 4, proj_size=2), 5, ValueError, "proj_size=2"),
         (nn.Linear(3, 4), 5, TypeError, "Linear"),
         (nn.LSTM(3, 4), 0, ValueError, "horizon"),
         ([], 5, ValueError, "empty"),
         ([nn.LSTM(3, 4), nn.GRU(4, 4)], 5, ValueError, "one kind"),
+        ([nn.RNN(3, 4), nn.RNN(4, 4, nonlinearity="relu")], 5, ValueError, "RNN_TANH.*RNN_RELU"),
+        ([nn.GRU(3, 4).float(), nn.GRU(4, 4).double()], 5, ValueError, "float32.*float64"),
         ([nn.LSTM(3, 4), nn.LSTM(5, 4)], 5, ValueError, "input_size 5 follows"),
         ([nn.LSTM(3, 4), nn.LSTM(4, 4, num_layers=2)], 5, ValueError, "num_layers=2"),
     ],

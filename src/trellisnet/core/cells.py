@@ -28,7 +28,8 @@ class Cell:
 
     Ordinary torch operations are enough: gradients come from autograd. The hidden state is what the next
     layer's convolution reads (dropout masks it); the memory goes to the next layer's cell unmasked.
-    A cell with parameters also derives from `nn.Module`, and writes `forward` instead of `__call__`.
+    A cell with parameters also derives from `nn.Module`, and writes `forward` instead of `__call__`. With a mixed-group
+    kernel the cell is called for one group at a time, and H is the width of that group.
 
     >>> class Highway(Cell):
     ...     gates, has_memory = 2, True

@@ -58,6 +58,8 @@ class History:
             raise ValueError(f"state must have hidden_size = {self.hidden_size} channels, got {width}")
         if batch != x.shape[1]:
             raise ValueError(f"state must belong to {x.shape[1]} sequences, as x does, got {batch}")
+        if not state.h.is_floating_point():
+            raise ValueError(f"state must have floating-point numbers, got {state.h.dtype}")
         if (state.c is not None) != self.has_memory:
             has, needs = ("no c", "keeps one") if state.c is None else ("a c", "keeps none")
             raise ValueError(f"state has {has}, but the cell of this net {needs}")

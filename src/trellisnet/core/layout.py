@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import index
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from trellisnet.core.checks import positive_int
+from trellisnet.core.checks import positive_int, positive_ints
 from trellisnet.core.plan import Rows
 
 
@@ -87,13 +86,10 @@ def read_batch(
 def _check_lengths(lengths: Sequence[int] | Tensor | None, steps: int, batch: int) -> tuple[int, ...] | None:
     if lengths is None:
         return None
-    try:
-        values = [index(n) for n in (lengths.tolist() if isinstance(lengths, Tensor) else lengths)]
-    except TypeError:
-        raise TypeError(f"lengths must be {batch} integers, one a sequence, got {lengths!r}") from None
+    values = positive_ints("lengths", lengths)
     if len(values) != batch:
         raise ValueError(f"lengths must be {batch} integers, one a sequence, got {len(values)}")
     for row, n in enumerate(values):
-        if not 1 <= n <= steps:
+        if n > steps:
             raise ValueError(f"lengths[{row}] must lie in 1 .. {steps} (the steps of x), got {n}")
-    return None if min(values) == steps else tuple(values)
+    return None if min(values) == steps else values

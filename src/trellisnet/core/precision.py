@@ -12,11 +12,11 @@ from torch import Tensor
 def dtypes_for(x: Tensor, own: torch.dtype) -> tuple[torch.dtype, torch.dtype]:
     """The dtype to compute in and that of the result, for a net whose weights have the dtype `own`.
 
-    Under autocast the result is in autocast's dtype. A CPU computes half precision in single precision: not every
-    CPU that announces bfloat16 products can execute them.
+    Under autocast the result is in autocast's dtype, but for double precision, which autocast leaves alone. A CPU
+    computes half precision in single precision: not every CPU that announces bfloat16 products can execute them.
     """
-    device = x.device.type
-    if (autocast := autocast_dtype(device)) is not None:
+    device, autocast = x.device.type, autocast_dtype(x.device.type)
+    if autocast is not None and torch.float64 not in (own, x.dtype) and x.is_floating_point():
         own = autocast
     elif x.dtype != own:
         raise ValueError(f"x must have the dtype of the net, {own}, got {x.dtype}")

@@ -42,14 +42,17 @@ class TrellisState:
     def __post_init__(self) -> None:
         if not isinstance(self.h, Tensor):
             raise TypeError(f"state h must be a tensor, got {type(self.h).__name__}")
-        if self.c is not None and not isinstance(self.c, Tensor):
-            raise TypeError(f"state c must be a tensor or None, got {type(self.c).__name__}")
+        for name, part in (("c", self.c), ("x", self.x)):
+            if part is not None and not isinstance(part, Tensor):
+                raise TypeError(f"state {name} must be a tensor or None, got {type(part).__name__}")
         if self.h.dim() == 2 and self.spans == (1,):
             object.__setattr__(self, "h", self.h.unsqueeze(0))
             if self.c is not None and self.c.dim() == 2:
                 object.__setattr__(self, "c", self.c.unsqueeze(0))
-        if self.h.dim() != 3 or self.h.shape[0] != sum(self.spans):
-            raise ValueError(f"state h must be (batch, hidden) or (1, batch, hidden), got {tuple(self.h.shape)}")
+        rows = sum(self.spans)
+        if self.h.dim() != 3 or self.h.shape[0] != rows:
+            expected = "(batch, hidden) or (1, batch, hidden)" if self.spans == (1,) else f"({rows}, batch, hidden)"
+            raise ValueError(f"state h must be {expected} with spans {self.spans}, got {tuple(self.h.shape)}")
         if self.c is not None and self.c.shape != self.h.shape:
             raise ValueError(f"state c must have the shape of h {tuple(self.h.shape)}, got {tuple(self.c.shape)}")
 
@@ -78,7 +81,10 @@ class TrellisState:
 
     def select(self, rows: Sequence[int] | Tensor) -> TrellisState:
         """The state of some of the sequences, in the order given: to drop, repeat or reorder batch rows."""
-        index = torch.as_tensor(rows, device=self.h.device)
+        try:
+            index = torch.as_tensor(rows, device=self.h.device)
+        except (TypeError, ValueError, RuntimeError):
+            raise TypeError(f"rows must be a list of batch rows or a mask, got {rows!r}") from None
         index = index if index.numel() else index.long()
         if index.dim() != 1 or index.dtype not in (torch.int64, torch.int32, torch.bool):
             raise ValueError(f"rows must be a list of batch rows or a mask, got {rows!r}")

@@ -37,8 +37,8 @@ def from_rnn(rnn: nn.RNNBase | Sequence[nn.RNNBase], horizon: int) -> TrellisNet
         _check(module, alone=len(modules) == 1)
     first = modules[0]
     for below, module in pairwise(modules):
-        if (module.mode, module.bias, module.batch_first) != (first.mode, first.bias, first.batch_first):
-            raise ValueError(f"rnn: all modules must be of one kind, got {first} and {module}")
+        if _kind(module) != _kind(first):
+            raise ValueError(f"rnn: all modules must be of one kind, got {_kind(first)} and {_kind(module)}")
         if module.input_size != below.hidden_size:
             raise ValueError(
                 f"rnn: a module of input_size {module.input_size} follows one of hidden_size {below.hidden_size}"
@@ -68,11 +68,17 @@ def from_rnn(rnn: nn.RNNBase | Sequence[nn.RNNBase], horizon: int) -> TrellisNet
     return net.train(first.training)
 
 
+def _kind(module: Any) -> str:
+    weight = module.weight_ih_l0
+    options = f"bias={module.bias}, batch_first={module.batch_first}"
+    return f"{module.mode}({options}, dtype={weight.dtype}, device={weight.device})"
+
+
 def _check(module: object, alone: bool) -> None:
     if not isinstance(module, (nn.RNN, nn.LSTM, nn.GRU)):
         raise TypeError(f"rnn must be an nn.RNN, nn.LSTM or nn.GRU, or a list of them, got {type(module).__name__}")
     if module.bidirectional:
-        raise ValueError("rnn must not be bidirectional: a trellis network is causal")
+        raise ValueError("rnn must not be bidirectional, because a trellis network is causal, got bidirectional=True")
     if module.proj_size:
         raise ValueError(f"rnn must not have a projection, got proj_size={module.proj_size}")
     if not alone and module.num_layers != 1:

@@ -14,7 +14,7 @@ from trellisnet.core import engine
 from trellisnet.core.cache import is_traced
 from trellisnet.core.call import Pass
 from trellisnet.core.cells import Cell, make_cell
-from trellisnet.core.checks import one_of, positive_int, positive_ints, probability
+from trellisnet.core.checks import floating_dtype, one_of, positive_int, positive_ints, probability
 from trellisnet.core.history import AnyState, History, as_state
 from trellisnet.core.inject import is_narrow, plan_sources
 from trellisnet.core.kernel import DenseKernel, Kernel, MixedGroupKernel
@@ -113,7 +113,7 @@ class TrellisNet(nn.Module):
             "weight_dropout": probability("weight_dropout", weight_dropout),
             "drop_all_taps": drop_all_taps,
             "device": device,
-            "dtype": dtype,
+            "dtype": floating_dtype("dtype", dtype),
         }
         self.kernel: Kernel
         if self.groups is None:
