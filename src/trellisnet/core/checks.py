@@ -6,8 +6,6 @@ import math
 import operator
 from collections.abc import Iterable, Sequence
 
-import torch
-
 
 def positive_int(name: str, value: object, minimum: int = 1) -> int:
     """Return `value` if it is an integer of at least `minimum`."""
@@ -32,15 +30,6 @@ def positive_ints(name: str, values: object) -> tuple[int, ...]:
     if not values:
         raise ValueError(f"{name} must not be empty")
     return tuple(positive_int(f"{name}[{i}]", value) for i, value in enumerate(values))
-
-
-def floating_dtype(name: str, value: torch.dtype | None) -> torch.dtype | None:
-    """Return `value` if it is a dtype of floating-point numbers, or None."""
-    if value is not None and not isinstance(value, torch.dtype):
-        raise TypeError(f"{name} must be a torch.dtype of floating-point numbers, got {value!r}")
-    if value is not None and not value.is_floating_point:
-        raise ValueError(f"{name} must be a torch.dtype of floating-point numbers, got {value}")
-    return value
 
 
 def probability(name: str, value: object) -> float:

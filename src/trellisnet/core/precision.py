@@ -1,4 +1,4 @@
-"""In which dtype a call computes."""
+"""Which dtypes a net may have, and in which a call computes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,15 @@ from typing import Any
 
 import torch
 from torch import Tensor
+
+
+def floating_dtype(name: str, value: torch.dtype | None) -> torch.dtype | None:
+    """Return `value` if it is a dtype of floating-point numbers, or None."""
+    if value is not None and not isinstance(value, torch.dtype):
+        raise TypeError(f"{name} must be a torch.dtype of floating-point numbers, got {value!r}")
+    if value is not None and not value.is_floating_point:
+        raise ValueError(f"{name} must be a torch.dtype of floating-point numbers, got {value}")
+    return value
 
 
 def dtypes_for(x: Tensor, own: torch.dtype) -> tuple[torch.dtype, torch.dtype]:

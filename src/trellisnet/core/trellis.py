@@ -14,13 +14,13 @@ from trellisnet.core import engine
 from trellisnet.core.cache import is_traced
 from trellisnet.core.call import Pass
 from trellisnet.core.cells import Cell, make_cell
-from trellisnet.core.checks import floating_dtype, one_of, positive_int, positive_ints, probability
+from trellisnet.core.checks import one_of, positive_int, positive_ints, probability
 from trellisnet.core.history import AnyState, History, as_state
 from trellisnet.core.inject import is_narrow, plan_sources
 from trellisnet.core.kernel import DenseKernel, Kernel, MixedGroupKernel
 from trellisnet.core.layout import Batch, read_batch
 from trellisnet.core.plan import Rows, make_plan, take
-from trellisnet.core.precision import autocast_dtype, dtypes_for, without_autocast
+from trellisnet.core.precision import autocast_dtype, dtypes_for, floating_dtype, without_autocast
 from trellisnet.core.state import TrellisState
 
 
