@@ -1,10 +1,13 @@
 import os
 
+import hypothesis
 import pytest
 import torch
 
 REAL_DATA = os.environ.get("TRELLISNET_DATA")
 
+hypothesis.settings.register_profile("untimed", deadline=None)  # how long a test takes depends on the machine
+hypothesis.settings.load_profile("untimed")
 torch.set_num_threads(1)  # the tests' tensors are small: threads would mostly wait for each other
 
 

@@ -26,7 +26,7 @@ def check(plan, kernel_size):
             assert [stored[row] for row in rows_of(rows, len(stored))] == [step - shift for step in steps]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     wanted=st.sets(st.integers(0, 20), min_size=1).map(sorted),
     dilations=st.lists(st.integers(1, 8), min_size=2, max_size=6),

@@ -22,7 +22,7 @@ def make(options):
     return TrellisNet(2, 5, num_layers=4, **options)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_any_chunking_equals_one_call(data):
     net = make(data.draw(st.sampled_from(NETS)))
