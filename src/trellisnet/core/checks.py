@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterable, Sequence
+from numbers import Real
 
 
 def positive_int(name: str, value: object, minimum: int = 1) -> int:
@@ -34,11 +35,18 @@ def positive_ints(name: str, values: object) -> tuple[int, ...]:
 
 def probability(name: str, value: object) -> float:
     """Return `value` if it is a dropout probability in [0, 1)."""
-    if not isinstance(value, (int, float)) or isinstance(value, bool):
+    if not isinstance(value, Real) or isinstance(value, bool):
         raise TypeError(f"{name} must be a number in [0, 1), got {value!r}")
-    if not 0 <= value < 1:
+    if not 0 <= float(value) < 1:
         raise ValueError(f"{name} must be in [0, 1), got {value}")
     return float(value)
+
+
+def boolean(name: str, value: object) -> bool:
+    """Return `value` if it is True or False; a text such as "false" would count as true."""
+    if type(value).__name__ not in ("bool", "bool_"):  # numpy's own is called bool or bool_
+        raise TypeError(f"{name} must be True or False, got {value!r}")
+    return bool(value)
 
 
 def one_of(name: str, value: object, choices: Iterable[str]) -> str:
@@ -58,8 +66,8 @@ def positive(name: str, value: object) -> float:
 
 def non_negative(name: str, value: object) -> float:
     """Return `value` if it is a number of at least 0."""
-    if not isinstance(value, (int, float)) or isinstance(value, bool):
+    if not isinstance(value, Real) or isinstance(value, bool):
         raise TypeError(f"{name} must be a number >= 0, got {value!r}")
-    if not 0 <= value < math.inf:
+    if not 0 <= float(value) < math.inf:
         raise ValueError(f"{name} must be a number >= 0, got {value}")
     return float(value)

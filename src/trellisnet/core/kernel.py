@@ -24,6 +24,7 @@ from torch.nn import functional as F
 from torch.nn.utils import parametrizations, parametrize
 
 from trellisnet.core.cells import Cell
+from trellisnet.core.options import TrellisOptions
 
 
 @dataclass(frozen=True)
@@ -81,13 +82,12 @@ class Kernel(nn.Module, ABC):
     weight_names: tuple[str, ...]
     bias_names: tuple[str, ...]
 
-    def __init__(self, cell: Cell, taps: int, weight_dropout: float, drop_all_taps: bool) -> None:
+    def __init__(self, cell: Cell, options: TrellisOptions) -> None:
         super().__init__()
-        self.gates, self.taps = cell.gates, taps
+        self.gates, self.taps = cell.gates, options.kernel_size
         self.weight_scale = cell.weight_scale
         self.gate_biases = cell.gate_biases or (0.0,) * cell.gates
-        self.weight_dropout = weight_dropout
-        self.drop_all_taps = drop_all_taps
+        self.weight_dropout, self.drop_all_taps = options.weight_dropout, options.drop_all_taps
 
     def _load_from_state_dict(
         self, state_dict: dict[str, Tensor], prefix: str, local_metadata: dict[str, Any], *rest: Any
@@ -201,30 +201,19 @@ class DenseKernel(Kernel):
 
     weight_names = ("weight_input", "weight_hidden")
 
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        cell: Cell,
-        kernel_size: int = 2,
-        bias: bool = True,
-        weight_norm: bool = False,
-        weight_dropout: float = 0.0,
-        drop_all_taps: bool = False,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        super().__init__(cell, kernel_size, weight_dropout, drop_all_taps)
+    def __init__(self, input_size: int, cell: Cell, options: TrellisOptions, **where: Any) -> None:
+        super().__init__(cell, options)
+        hidden_size, kernel_size = options.hidden_size, options.kernel_size
         gates = cell.gates * hidden_size
         everything = slice(0, hidden_size)
         self.blocks = (Block.of(everything, [(j, everything) for j in range(kernel_size)], injected=True),)
         self.input_taps = kernel_size
-        self.weight_input = nn.Parameter(torch.zeros(kernel_size, input_size, gates, device=device, dtype=dtype))
-        self.weight_hidden = nn.Parameter(torch.zeros(kernel_size, hidden_size, gates, device=device, dtype=dtype))
-        self.bias_names = ("bias",) if bias else ()
-        if bias:
-            self.bias = nn.Parameter(torch.zeros(gates, device=device, dtype=dtype))
-        if weight_norm:
+        self.weight_input = nn.Parameter(torch.zeros(kernel_size, input_size, gates, **where))
+        self.weight_hidden = nn.Parameter(torch.zeros(kernel_size, hidden_size, gates, **where))
+        self.bias_names = ("bias",) if options.bias else ()
+        if options.bias:
+            self.bias = nn.Parameter(torch.zeros(gates, **where))
+        if options.weight_norm:
             self._normalise()
 
     def _weights(self, dropped: bool) -> tuple[list[Tensor], Tensor]:
@@ -235,20 +224,9 @@ class DenseKernel(Kernel):
 class MixedGroupKernel(Kernel):
     """The sparse kernel of theorem 1: group l reads its own past, and the present of group l-1 (the input if l = 1)."""
 
-    def __init__(
-        self,
-        input_size: int,
-        groups: Sequence[int],
-        cell: Cell,
-        kernel_size: int = 2,
-        bias: bool = True,
-        weight_norm: bool = False,
-        weight_dropout: float = 0.0,
-        drop_all_taps: bool = False,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        super().__init__(cell, kernel_size, weight_dropout, drop_all_taps)
+    def __init__(self, input_size: int, cell: Cell, options: TrellisOptions, **where: Any) -> None:
+        super().__init__(cell, options)
+        groups, kernel_size = options.groups or (), options.kernel_size
         channels = [slice(start, stop) for start, stop in pairwise(accumulate(groups, initial=0))]
         self.input_taps = 1
         blocks, names = [], []
@@ -261,13 +239,13 @@ class MixedGroupKernel(Kernel):
                 (f"weight_below_{i}", 1, groups[i - 1] if i else input_size),
                 (f"weight_past_{i}", kernel_size - 1, groups[i]),
             ):
-                setattr(self, name, nn.Parameter(torch.zeros(taps, width, gates, device=device, dtype=dtype)))
+                setattr(self, name, nn.Parameter(torch.zeros(taps, width, gates, **where)))
                 names.append(name)
-            if bias:
-                setattr(self, f"bias_{i}", nn.Parameter(torch.zeros(gates, device=device, dtype=dtype)))
+            if options.bias:
+                setattr(self, f"bias_{i}", nn.Parameter(torch.zeros(gates, **where)))
         self.blocks, self.weight_names = tuple(blocks), tuple(names)
-        self.bias_names = tuple(f"bias_{i}" for i in range(len(groups))) if bias else ()
-        if weight_norm:
+        self.bias_names = tuple(f"bias_{i}" for i in range(len(groups))) if options.bias else ()
+        if options.weight_norm:
             self._normalise()
 
     def _weights(self, dropped: bool) -> tuple[list[Tensor], Tensor]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import torch
@@ -14,42 +15,31 @@ from trellisnet.core import engine
 from trellisnet.core.cache import is_traced
 from trellisnet.core.call import Pass
 from trellisnet.core.cells import Cell, make_cell
-from trellisnet.core.checks import one_of, positive_int, positive_ints, probability
+from trellisnet.core.checks import positive_int
 from trellisnet.core.history import AnyState, History, as_state
 from trellisnet.core.inject import is_narrow, plan_sources
 from trellisnet.core.kernel import DenseKernel, Kernel, MixedGroupKernel
 from trellisnet.core.layout import Batch, read_batch
+from trellisnet.core.options import TrellisOptions, declared_by
 from trellisnet.core.plan import Rows, make_plan, take
 from trellisnet.core.precision import autocast_dtype, dtypes_for, floating_dtype, without_autocast
 from trellisnet.core.state import TrellisState
 
 
-class TrellisNet(nn.Module):
+@dataclass(eq=False, repr=False)
+class _Arguments(TrellisOptions):
+    device: torch.device | str | None = None
+    dtype: torch.dtype | None = None
+
+
+class TrellisNet(TrellisOptions, nn.Module):
     """A trellis network: a causal convolution in time whose weights are tied across layers and whose input enters
     every layer (Bai, Kolter, Koltun, ICLR 2019).
 
     Args:
         input_size: channels of the input.
-        hidden_size: channels of every layer. The paper's tables count without the output channels; this does not.
-        num_layers: depth of a call that does not choose its own. The weights do not depend on it.
-        output_size: the output is the last so many channels; default all.
-        cell: "tanh", "relu", "lstm", "gru", or a `Cell` of your own.
-        kernel_size: taps of the convolution, at least 2.
-        dilation: steps between taps: a number, or a cycle of numbers over the layers.
-        bias, batch_first: as in `nn.LSTM`.
-        weight_norm: learn direction and length of each gate's weights apart.
-        hidden_dropout: variational: one mask a sequence and call, the same at every step of every layer.
-        weight_dropout: DropConnect on the kernels, one mask a call.
-        drop_all_taps: let DropConnect act on all taps, not only on the older ones as in the paper's experiments.
-        inject_every: the input enters the first of every so many layers.
-        aux_every: `aux=True` gives the output of every so many layers, for auxiliary losses.
-        groups: sizes of channel groups for a mixed-group kernel instead of a dense one: group l reads its own past and
-            the present of group l-1, and is zero in the first l-1 layers, as in the proof of theorem 1.
-        staggered: sizes of channel groups of which group l is zero in the first l-1 layers; follows from `groups`.
-            With a dense kernel, it is what `densify` leaves behind of them.
-        memory: what the backward pass needs is stored ("store"), or computed again from h and c of a few layers
-            ("recompute").
-        init: "uniform", which trains best from scratch, or "paper", the authors' N(0, 0.01).
+        options: those of `TrellisOptions`; the net has each of them as an attribute.
+        device, dtype: of the weights; default torch's.
 
     >>> net = TrellisNet(3, 16, num_layers=8)
     >>> y, state = net(torch.randn(20, 4, 3))  # (T, B, C), as nn.LSTM
@@ -59,78 +49,42 @@ class TrellisNet(nn.Module):
     >>> last, _ = net(torch.randn(20, 4, 3), tail=1)  # only the last step, and only the cells it needs
     """
 
+    output_size: int  # as the checks of `TrellisOptions` leave them
+    cell: Cell
+    dilation: tuple[int, ...]
+
+    @declared_by(_Arguments)
     def __init__(
         self,
         input_size: int,
-        hidden_size: int,
-        num_layers: int,
-        output_size: int | None = None,
-        cell: str | Cell = "lstm",
-        kernel_size: int = 2,
-        dilation: int | Sequence[int] = 1,
-        bias: bool = True,
-        batch_first: bool = False,
-        weight_norm: bool = False,
-        hidden_dropout: float = 0.0,
-        weight_dropout: float = 0.0,
-        drop_all_taps: bool = False,
-        inject_every: int = 1,
-        aux_every: int | None = None,
-        groups: Sequence[int] | None = None,
-        staggered: Sequence[int] | None = None,
-        memory: str = "store",
-        init: str = "uniform",
+        *args: Any,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__()
-        self.input_size = input_size = positive_int("input_size", input_size)
-        self.hidden_size = hidden_size = positive_int("hidden_size", hidden_size)
-        self.num_layers = positive_int("num_layers", num_layers)
-        self.output_size = hidden_size if output_size is None else positive_int("output_size", output_size)
-        if self.output_size > hidden_size:
-            raise ValueError(f"output_size must be at most hidden_size = {hidden_size}, got {output_size}")
-        self.cell = make_cell(cell)
-        self.kernel_size = kernel_size = positive_int("kernel_size", kernel_size, minimum=2)
-        self.dilation = positive_ints("dilation", dilation)
-        self.batch_first = bool(batch_first)
-        self.hidden_dropout = probability("hidden_dropout", hidden_dropout)
-        self.inject_every = positive_int("inject_every", inject_every)
-        self.aux_every = None if aux_every is None else positive_int("aux_every", aux_every)
-        self.groups = None if groups is None else self._check_groups("groups", groups)
-        self.staggered = self.groups if staggered is None else self._check_groups("staggered", staggered)
-        if self.groups is not None and self.staggered != self.groups:
-            raise ValueError(f"staggered follows from groups: expected {self.groups} or None, got {staggered}")
-        if self.staggered is not None and num_layers < len(self.staggered):
-            reach = f"the last of {len(self.staggered)} groups is zero in the layers before its own"
-            raise ValueError(f"num_layers must be at least {len(self.staggered)}, because {reach}, got {num_layers}")
-        self.memory = one_of("memory", memory, ("store", "recompute"))
-        self.init = one_of("init", init, ("uniform", "paper"))
-        options: dict[str, Any] = {
-            "kernel_size": kernel_size,
-            "bias": bias,
-            "weight_norm": weight_norm,
-            "weight_dropout": probability("weight_dropout", weight_dropout),
-            "drop_all_taps": drop_all_taps,
-            "device": device,
-            "dtype": floating_dtype("dtype", dtype),
-        }
-        self.kernel: Kernel
-        if self.groups is None:
-            self.kernel = DenseKernel(input_size, hidden_size, self.cell, **options)
-        else:
-            self.kernel = MixedGroupKernel(input_size, self.groups, self.cell, **options)
+        nn.Module.__init__(self)
+        self.input_size = positive_int("input_size", input_size)
+        TrellisOptions.__init__(self, *args, **options)
+        self.cell = make_cell(self.cell)
+        kind = DenseKernel if self.groups is None else MixedGroupKernel
+        self.kernel: Kernel = kind(
+            self.input_size, self.cell, self, device=device, dtype=floating_dtype("dtype", dtype)
+        )
         self.history = History(
-            input_size, hidden_size, self.cell.has_memory, kernel_size, self.dilation, self.kernel.input_taps
+            self.input_size,
+            self.hidden_size,
+            self.cell.has_memory,
+            self.kernel_size,
+            self.dilation,
+            self.kernel.input_taps,
         )
         self._described: dict[Any, tuple[Pass, Rows | None]] = {}
         self.reset_parameters()
 
-    def _check_groups(self, name: str, sizes: Sequence[int]) -> tuple[int, ...]:
-        sizes = positive_ints(name, sizes)
-        if sum(sizes) != self.hidden_size:
-            raise ValueError(f"{name} must add up to hidden_size = {self.hidden_size}, got {sizes}, sum {sum(sizes)}")
-        return sizes
+    @property
+    def options(self) -> TrellisOptions:
+        """The options as they are now: attributes of a net can be changed."""
+        return TrellisOptions(**{field.name: getattr(self, field.name) for field in fields(TrellisOptions)})
 
     def reset_parameters(self) -> None:
         """Draw the weights anew, as `init` says."""
@@ -157,27 +111,10 @@ class TrellisNet(nn.Module):
     def densify(self) -> TrellisNet:
         """An equal net with a dense kernel, in which training can go on without the constraint of the groups."""
         inputs, hidden, bias = self.kernel.dense_weights(dropped=False)
-        net = TrellisNet(
-            self.input_size,
-            self.hidden_size,
-            self.num_layers,
-            self.output_size,
-            copy.deepcopy(self.cell),  # it may have parameters
-            self.kernel_size,
-            self.dilation,
-            bias is not None,
-            self.batch_first,
-            hidden_dropout=self.hidden_dropout,
-            weight_dropout=self.kernel.weight_dropout,
-            drop_all_taps=self.kernel.drop_all_taps,
-            inject_every=self.inject_every,
-            aux_every=self.aux_every,
-            staggered=self.staggered,
-            memory=self.memory,
-            init=self.init,
-            device="meta",  # draws no random numbers for weights that are not kept
-            dtype=inputs.dtype,
-        )
+        cell = copy.deepcopy(self.cell)  # it may have parameters
+        options = replace(self.options, cell=cell, groups=None, weight_norm=False)
+        # on `meta` no random numbers are drawn for weights that are not kept
+        net = TrellisNet(self.input_size, **vars(options), device="meta", dtype=inputs.dtype)
         net.kernel.to_empty(device=inputs.device)
         net.kernel.set_weight("weight_input", inputs)
         net.kernel.set_weight("weight_hidden", hidden)
