@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run(command: str, arguments: list[str]) -> int | None:
     """Parse a command's arguments and call it."""
     if command not in COMMANDS:
-        from trellisnet.training.recipes import suggestion  # noqa: PLC0415
+        from trellisnet.core.checks import suggestion  # noqa: PLC0415
 
         raise UsageError(f"unknown command {command!r}{suggestion(command, COMMANDS)}; see `trellisnet --help`")
     module = import_module(f"trellisnet.commands.{command.replace('-', '_')}")

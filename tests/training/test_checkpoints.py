@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from trellisnet import TrellisNet
+from trellisnet.models.body import pack_state, unpack_state
 from trellisnet.training.checkpoints import DamagedError, load_checkpoint, load_latest, save_checkpoint, saved_steps
 
 STATE = {
@@ -19,7 +20,7 @@ STATE = {
 
 def test_everything_comes_back(tmp_path):
     _, state = TrellisNet(3, 4, num_layers=2)(torch.randn(5, 2, 3))
-    save_checkpoint(tmp_path, 3, {**STATE, "carried": [state, None]})
+    save_checkpoint(tmp_path, 3, {**STATE, "carried": [pack_state(state), pack_state(None)]})
     loaded = load_checkpoint(tmp_path, 3)
     assert torch.equal(loaded["optimiser"]["state"][0]["exp_avg"], torch.arange(3.0))
     assert loaded["optimiser"]["state"][7] == {}
@@ -28,7 +29,7 @@ def test_everything_comes_back(tmp_path):
     assert loaded["bytes"].dtype == torch.uint8
     assert loaded["none"] is None
     assert loaded["flag"] is True
-    again, nothing = loaded["carried"]
+    again, nothing = (unpack_state(each, "cpu") for each in loaded["carried"])
     assert nothing is None
     assert again.spans == state.spans
     for name in ("h", "c", "x"):

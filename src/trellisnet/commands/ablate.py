@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from trellisnet.commands.train import prepare_recipe
+from trellisnet.core.checks import suggestion
 from trellisnet.training.config import About, Config, DataConfig, ModelConfig, TrainingConfig
-from trellisnet.training.recipes import suggestion
 
 
 def ablate(

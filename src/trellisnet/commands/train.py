@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from trellisnet.core.checks import suggestion
 from trellisnet.training.config import About, Config, DataConfig, ModelConfig, TrainingConfig
-from trellisnet.training.recipes import load_recipe, merged, suggestion
+from trellisnet.training.recipes import load_recipe, merged
 
 
 def train(

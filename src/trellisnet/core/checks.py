@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 import operator
 from collections.abc import Iterable, Sequence
@@ -53,8 +54,19 @@ def one_of(name: str, value: object, choices: Iterable[str]) -> str:
     """Return `value` if it is one of `choices`."""
     choices = list(choices)
     if value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
+        near = suggestion(str(value), choices)
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}{near}")
     return str(value)
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """`, did you mean ...?` if something known is near.
+
+    >>> suggestion("word-ptp", ["word-ptb", "demo"])
+    ", did you mean 'word-ptb'?"
+    """
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f", did you mean {near[0]!r}?" if near else ""
 
 
 def positive(name: str, value: object) -> float:

@@ -30,7 +30,6 @@ class TrellisOptions:
         kernel_size: taps of the convolution, at least 2.
         dilation: steps between taps: a number, or a cycle of numbers over the layers.
         bias: whether the kernel has a bias.
-        batch_first: whether sequences are (B, T, C) instead of (T, B, C), as in `nn.LSTM`.
         weight_norm: learn direction and length of each gate's weights separately.
         hidden_dropout: variational: one mask per sequence and call, the same at every step of every layer.
         weight_dropout: DropConnect on the kernels, one mask per call.
@@ -52,7 +51,6 @@ class TrellisOptions:
     kernel_size: int = 2
     dilation: int | Sequence[int] = 1
     bias: bool = True
-    batch_first: bool = False
     weight_norm: bool = False
     hidden_dropout: float = 0.0
     weight_dropout: float = 0.0
@@ -81,7 +79,7 @@ class TrellisOptions:
         self.aux_every = None if self.aux_every is None else positive_int("aux_every", self.aux_every)
         self.memory = one_of("memory", self.memory, ("store", "recompute"))
         self.init = one_of("init", self.init, ("uniform", "paper"))
-        for name in ("bias", "batch_first", "weight_norm", "drop_all_taps"):
+        for name in ("bias", "weight_norm", "drop_all_taps"):
             setattr(self, name, boolean(name, getattr(self, name)))
         self._check_groups()
 

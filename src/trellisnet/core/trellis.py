@@ -15,7 +15,7 @@ from trellisnet.core import engine
 from trellisnet.core.cache import is_traced
 from trellisnet.core.call import Pass
 from trellisnet.core.cells import Cell, make_cell
-from trellisnet.core.checks import positive_int
+from trellisnet.core.checks import boolean, positive_int
 from trellisnet.core.history import AnyState, History, as_state
 from trellisnet.core.inject import is_narrow, plan_sources
 from trellisnet.core.kernel import DenseKernel, Kernel, MixedGroupKernel
@@ -28,6 +28,7 @@ from trellisnet.core.state import TrellisState
 
 @dataclass(eq=False, repr=False)
 class _Arguments(TrellisOptions):
+    batch_first: bool = False
     device: torch.device | str | None = None
     dtype: torch.dtype | None = None
 
@@ -39,6 +40,7 @@ class TrellisNet(TrellisOptions, nn.Module):
     Args:
         input_size: channels of the input.
         options: those of `TrellisOptions`; the net has each of them as an attribute.
+        batch_first: sequences are (B, T, C) instead of (T, B, C), as in `nn.LSTM`.
         device, dtype: of the weights; default torch's.
 
     >>> net = TrellisNet(3, 16, num_layers=8)
@@ -58,6 +60,7 @@ class TrellisNet(TrellisOptions, nn.Module):
         self,
         input_size: int,
         *args: Any,
+        batch_first: bool = False,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
         **options: Any,
@@ -65,6 +68,7 @@ class TrellisNet(TrellisOptions, nn.Module):
         nn.Module.__init__(self)
         self.input_size = positive_int("input_size", input_size)
         TrellisOptions.__init__(self, *args, **options)
+        self.batch_first = boolean("batch_first", batch_first)
         self.cell = make_cell(self.cell)
         kind = DenseKernel if self.groups is None else MixedGroupKernel
         self.kernel: Kernel = kind(
@@ -114,13 +118,26 @@ class TrellisNet(TrellisOptions, nn.Module):
         cell = copy.deepcopy(self.cell)  # it may have parameters
         options = replace(self.options, cell=cell, groups=None, weight_norm=False)
         # on `meta` no random numbers are drawn for weights that are not kept
-        net = TrellisNet(self.input_size, **vars(options), device="meta", dtype=inputs.dtype)
+        where: dict[str, Any] = {"batch_first": self.batch_first, "device": "meta", "dtype": inputs.dtype}
+        net = TrellisNet(self.input_size, **vars(options), **where)
         net.kernel.to_empty(device=inputs.device)
         net.kernel.set_weight("weight_input", inputs)
         net.kernel.set_weight("weight_hidden", hidden)
         if bias is not None:
             net.kernel.set_weight("bias", bias)
         return net.train(self.training)
+
+    def for_inference(self) -> TrellisNet:
+        """An equal net for many calls on the same weights: a weight norm is computed once, not in every call."""
+        return self.densify().eval() if self.weight_norm and self.groups is None else self
+
+    @property
+    def input_scale(self) -> float | None:
+        """The bound of an embedding's values, times the root of its size, that suits the initialisation.
+
+        The paper's bound (None) is so narrow that gated cells hardly hear the words at first: docs/initialisation.md.
+        """
+        return 6.0 if self.init == "uniform" and self.cell.gates > 1 else None
 
     def forward(
         self,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from trellisnet.models.body import select_rows
 from trellisnet.models.generation import NextWords, Seen, read_prompts
 
 
@@ -60,7 +61,7 @@ def beam_search(
         words = torch.tensor([h.words[-1] for hypotheses in live for h in hypotheses], device="cpu")
         order = torch.tensor(parents, device="cpu")
         seen.go_on(order, words)
-        log_prob, state = model(words[:, None], state.select(order), None)
+        log_prob, state = model(words[:, None], select_rows(state, order), None)
     return [
         max(done + going, key=lambda h: h.score(length_penalty)).words
         for done, going in zip(finished, live, strict=True)

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from trellisnet.core.checks import non_negative, positive, positive_int
 from trellisnet.core.precision import without_autocast
+from trellisnet.models.body import detach, needs_state
 from trellisnet.models.heads.base import at_least_single
 
 if TYPE_CHECKING:
@@ -200,8 +201,7 @@ def _windows(lm: TextMethods, ids: Tensor, window: int, gradients: bool) -> Iter
         stop = min(start + window, ids.shape[1] - 1)
         with torch.set_grad_enabled(gradients):
             features = lm.features(ids[:, start:stop], state)
-        assert features.state is not None
-        state = features.state.detach()
+        state = detach(needs_state(lm.net, features.state))
         yield stop, ids[:, start + 1 : stop + 1].t(), features.output
 
 

@@ -10,12 +10,12 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from trellisnet.core.checks import positive, positive_int
-from trellisnet.core.state import TrellisState
+from trellisnet.models.body import State, select_rows
 
 # what generation needs of a model: words (B, T) that follow a state, and where they end if not all at T, to the
 # log-probabilities (B, V) of the word after each, and the state there. Words and log-probabilities are on the CPU, the
 # latter in double precision, wherever the model is.
-NextWords = Callable[[Tensor, TrellisState | None, Sequence[int] | None], tuple[Tensor, TrellisState]]
+NextWords = Callable[[Tensor, State, Sequence[int] | None], tuple[Tensor, State]]
 
 
 @dataclass(frozen=True)
@@ -104,10 +104,11 @@ class Seen:
             self.words = self.words[rows].scatter(1, words[:, None], True)
 
 
-def read_prompts(model: NextWords, prompts: Sequence[Sequence[int]]) -> tuple[Tensor, TrellisState]:
+def read_prompts(model: NextWords, prompts: Sequence[Sequence[int]]) -> tuple[Tensor, State]:
     """Log-probabilities and state after texts of any lengths, read as one batch."""
     ids = pad_sequence([torch.tensor(prompt, device="cpu") for prompt in prompts], batch_first=True)
-    return model(ids, None, [len(prompt) for prompt in prompts])
+    lengths = [len(prompt) for prompt in prompts]
+    return model(ids, None, lengths if min(lengths) < max(lengths) else None)
 
 
 def stream(
@@ -136,6 +137,6 @@ def stream(
         if step + 1 == max_new_tokens or not len(going):
             return
         if len(going) < len(rows):
-            state, rows, words = state.select(going), rows[going], words[going]
+            state, rows, words = select_rows(state, going), rows[going], words[going]
         seen.go_on(going, words)
         log_prob, state = model(words[:, None], state, None)

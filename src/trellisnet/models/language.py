@@ -1,4 +1,4 @@
-"""TrellisLM: a language model on a trellis network."""
+"""Language models: an embedding, a body, a head. `TrellisLM` is the one whose body is a trellis network."""
 
 from __future__ import annotations
 
@@ -10,131 +10,72 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from typing_extensions import Self, Unpack
+from typing_extensions import Self
 
-from trellisnet.core.checks import non_negative, one_of, positive_int, probability
-from trellisnet.core.history import AnyState
-from trellisnet.core.state import TrellisState
+from trellisnet.core.checks import one_of, positive_int
+from trellisnet.core.options import TrellisOptions
 from trellisnet.core.trellis import TrellisNet
 from trellisnet.models import authors
+from trellisnet.models.bodies import options_of
+from trellisnet.models.body import BodyOutput, State, check_body, detach, repackage, run_body
 from trellisnet.models.dropout import channel_mask, embed, masked
 from trellisnet.models.heads import IGNORED, make_head
 from trellisnet.models.heads.base import at_least_single
-from trellisnet.models.options import NetOptions, check_aux_weight, constructor_arguments
-from trellisnet.models.text import Features, TextMethods
+from trellisnet.models.options import HISTORIES, LanguageOptions, aux_weight_for, split_options
+from trellisnet.models.pretrained import BuildsItsBody
+from trellisnet.models.text import TextMethods
 from trellisnet.vocabulary import FILE_NAME as VOCABULARY
 from trellisnet.vocabulary import Vocabulary
-
-HISTORIES = ("carry", "repackage", "discard")
 
 
 @dataclass
 class LMOutput:
     """What a call of a language model gives."""
 
-    state: TrellisState | None  # to be passed to the call on the text that follows; cut from the graph
+    state: State  # to be passed to the call on the text that follows; cut from the graph
     loss: Tensor | None = None  # with targets: the mean over them, and what regularises in training
     parts: dict[str, Tensor] = field(default_factory=dict)  # what the loss is the sum of, cut from the graph
     log_prob: Tensor | None = None  # without targets: (B, T, V), of the next word at every step
 
 
-class TrellisLM(TextMethods):
-    """A language model: embedding, trellis network, output head.
+class LanguageModel(TextMethods):
+    """A language model on any body: embedding, body, output head.
 
     Args:
+        body: what follows `trellisnet.models.body`; its `input_size` is the size of the words' vectors.
         vocab_size: number V of words.
-        embedding_size: channels of a word's vector.
-        hidden_size, num_layers: of the trellis. The paper's tables count `hidden_size` without the output channels;
-            this does not.
-        output_size: channels the head reads; default `embedding_size` where the two are tied by a softmax, or else
-            `hidden_size`.
-        head: "softmax"; "mos", a mixture of softmaxes; "adaptive", torch's adaptive softmax; or "cluster", an adaptive
-            softmax on the embedding's own vectors. The last two want words sorted by frequency.
-        tied: the head's word vectors are the embedding's own; default wherever a head has such vectors.
-        experts, latent_dropout: of "mos": number of softmaxes, and dropout of their vectors.
-        cutoffs: of "adaptive" and "cluster": where the clusters of rarer words begin.
-        embedding_dropout: of whole words of the vocabulary, wherever they occur in a batch.
-        input_dropout, output_dropout: of channels, one mask a sequence.
-        aux_weight: weight of the sum of the auxiliary losses, one every `aux_every` layers; default 0.05.
-        alpha, beta: weights of the mean squares of the output, and of its change from step to step, in the loss.
-        history: how training goes on from one window of a text to the next. "carry": from exact left contexts.
-            "repackage": every layer from the final layer's last step, as in the paper. "discard": each window starts
-            anew, and its first `horizon` steps are context only: their targets do not count, and only the cells that
-            the others need are computed. Evaluation always carries.
-        horizon: of "discard".
         vocabulary: the words themselves, for methods that take text; saved with the model.
-        net: further options of `TrellisNet`.
+        options: those of `LanguageOptions`.
 
-    >>> lm = TrellisLM(vocab_size=50, embedding_size=8, hidden_size=32, num_layers=4)
+    >>> from trellisnet.baselines.rnn import LstmBody
+    >>> lm = LanguageModel(LstmBody(8, hidden_size=32), vocab_size=50, tied=False)
     >>> ids = torch.randint(50, (2, 21))
     >>> out = lm(ids[:, :-1], ids[:, 1:])
     >>> out.loss.backward()
     >>> out = lm(ids[:, :-1], ids[:, 1:], out.state)  # the text goes on
-    >>> tuple(lm.log_prob(ids).shape)
-    (2, 21, 50)
+    >>> tuple(lm.generate(ids, max_new_tokens=5).shape)
+    (2, 26)
     """
 
     def __init__(
-        self,
-        vocab_size: int,
-        embedding_size: int,
-        hidden_size: int,
-        num_layers: int,
-        output_size: int | None = None,
-        head: str = "softmax",
-        *,
-        tied: bool | None = None,
-        experts: int | None = None,
-        latent_dropout: float | None = None,
-        cutoffs: Sequence[int] | None = None,
-        embedding_dropout: float = 0.0,
-        input_dropout: float = 0.0,
-        output_dropout: float = 0.0,
-        aux_weight: float | None = None,
-        alpha: float = 0.0,
-        beta: float = 0.0,
-        history: str = "carry",
-        horizon: int | None = None,
-        vocabulary: Vocabulary | None = None,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-        **net: Unpack[NetOptions],
+        self, body: nn.Module, vocab_size: int, *, vocabulary: Vocabulary | None = None, **options: Any
     ) -> None:
-        config = constructor_arguments(locals())
-        del config["vocabulary"]  # has a file of its own
-        super().__init__(config)
+        super().__init__()
         self.vocab_size = positive_int("vocab_size", vocab_size, minimum=2)
-        positive_int("embedding_size", embedding_size)
-        self.embedding_dropout = probability("embedding_dropout", embedding_dropout)
-        self.input_dropout = probability("input_dropout", input_dropout)
-        self.output_dropout = probability("output_dropout", output_dropout)
-        self.aux_weight = check_aux_weight(aux_weight, net)
-        self.alpha, self.beta = non_negative("alpha", alpha), non_negative("beta", beta)
-        self.history = one_of("history", history, HISTORIES)
-        if (history == "discard") != (horizon is not None):
-            raise ValueError(f"horizon belongs to history='discard': got history={history!r} and horizon={horizon}")
-        self.horizon = 0 if horizon is None else positive_int("horizon", horizon)
-        if output_size is None and head in ("softmax", "cluster") and tied is not False:
-            output_size = embedding_size
-            if embedding_size > hidden_size:
-                raise ValueError(
-                    f"hidden_size must be at least embedding_size = {embedding_size}, which is the output's size when "
-                    f"the two are tied, got {hidden_size}; or choose tied=False"
-                )
-        self.net = TrellisNet(embedding_size, hidden_size, num_layers, output_size, device=device, dtype=dtype, **net)
-        self.embedding = nn.Embedding(vocab_size, embedding_size, device=device, dtype=dtype)
-        # the paper's bound is so narrow that gated cells hardly hear the words at first: docs/initialisation.md
-        wide = self.net.init == "uniform" and self.net.cell.gates > 1
-        bound = 6 / math.sqrt(embedding_size) if wide else 0.1
+        (own,) = split_options(options, LanguageOptions)
+        self.options = LanguageOptions(**own)
+        self.net = check_body(body)
+        self.aux_weight = aux_weight_for(body, self.options.aux_weight)
+        place = next(body.parameters(), torch.empty(0))
+        self.embedding = nn.Embedding(vocab_size, self.net.input_size, device=place.device, dtype=place.dtype)
+        scale = getattr(body, "input_scale", None)
+        bound = 0.1 if scale is None else scale / math.sqrt(self.net.input_size)
         nn.init.uniform_(self.embedding.weight, -bound, bound)
         self.head = make_head(
-            head,
+            self.options.head,
             self.net.output_size,
             self.embedding.weight,  # type: ignore[arg-type]  # a Parameter, which torch calls a Tensor
-            tied=tied,
-            experts=experts,
-            latent_dropout=latent_dropout,
-            cutoffs=cutoffs,
+            **self.options.head_options(),
         )
         if vocabulary is not None and not isinstance(vocabulary, Vocabulary):
             raise TypeError(f"vocabulary must be a Vocabulary, got {type(vocabulary).__name__}")
@@ -142,11 +83,14 @@ class TrellisLM(TextMethods):
             raise ValueError(f"vocabulary must have vocab_size = {vocab_size} words, got {len(vocabulary)}")
         self.vocabulary = vocabulary
 
+    def _arguments(self) -> dict[str, Any]:
+        return {"vocab_size": self.vocab_size, **vars(self.options)}
+
     def forward(
         self,
         ids: Tensor,
         targets: Tensor | None = None,
-        state: AnyState | None = None,
+        state: State = None,
         *,
         depth: int | None = None,
         history: str | None = None,
@@ -164,14 +108,12 @@ class TrellisLM(TextMethods):
                 steps after the first `horizon` only.
         """
         ids = self._to_ids("ids", ids)
-        history = (self.history if self.training else "carry") if history is None else history
+        history = (self.options.history if self.training else "carry") if history is None else history
         one_of("history", history, HISTORIES)
         tail = self._tail(ids, state) if history == "discard" else None
-        with_aux = self.training and targets is not None and bool(self.net.aux_every and self.aux_weight)
+        with_aux = self.training and targets is not None and bool(self.aux_weight)
         features = self.features(ids, state, tail=tail, depth=depth, aux=with_aux)
-        after = features.state
-        if after is not None:
-            after = after.repackage() if history == "repackage" else after.detach()
+        after = repackage(features.state) if history == "repackage" else detach(features.state)
         if targets is None:
             dropped = masked(features.output, self._output_mask(features.output))
             return LMOutput(after, log_prob=self.head.log_prob(dropped).transpose(0, 1))
@@ -181,7 +123,7 @@ class TrellisLM(TextMethods):
         loss, parts = self._loss(features, targets.t()[-len(features.output) :])
         return LMOutput(after, loss, parts)
 
-    def log_prob(self, ids: Tensor, state: AnyState | None = None) -> Tensor:
+    def log_prob(self, ids: Tensor, state: State = None) -> Tensor:
         """Log-probabilities of the word that follows each: (B, T) to (B, T, V). Without dropout only after `eval()`."""
         log_prob = self(ids, state=state, history="carry").log_prob
         assert isinstance(log_prob, Tensor)
@@ -190,20 +132,21 @@ class TrellisLM(TextMethods):
     def features(
         self,
         ids: Tensor,
-        state: AnyState | None = None,
+        state: State = None,
         *,
         lengths: Sequence[int] | Tensor | None = None,
         tail: int | None = None,
         depth: int | None = None,
         aux: bool = False,
-    ) -> Features:
-        """What the head reads of a text (B, T), time first; options as those of `TrellisNet`."""
-        vectors = embed(ids.t(), self.embedding.weight, self.embedding_dropout if self.training else 0.0)  # (T, B, E)
+    ) -> BodyOutput:
+        """What the head reads of a text (B, T), time first; options as those of `run_body`."""
+        word_dropout = self.options.embedding_dropout if self.training else 0.0
+        vectors = embed(ids.t(), self.embedding.weight, word_dropout)  # (T, B, E)
         if self.training:
-            vectors = masked(vectors, channel_mask(vectors, self.input_dropout))
-        return Features(*self.net(vectors, state, lengths=lengths, tail=tail, depth=depth, aux=aux))
+            vectors = masked(vectors, channel_mask(vectors, self.options.input_dropout))
+        return run_body(self.net, vectors, state, lengths=lengths, tail=tail, depth=depth, aux=aux)
 
-    def _loss(self, features: Features, targets: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+    def _loss(self, features: BodyOutput, targets: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         mask = self._output_mask(features.output)
         dropped = masked(features.output, mask)
         parts = {"main": self.head.loss(dropped, targets)}
@@ -212,23 +155,24 @@ class TrellisLM(TextMethods):
             aux = [self.head.loss(masked(level, mask), targets) for level in features.aux]
             parts["aux"] = self.aux_weight * torch.stack(aux).sum()
         counted = targets != IGNORED
-        if self.training and self.alpha:
-            parts["activation"] = self.alpha * _mean_square(dropped, counted)
-        if self.training and self.beta and len(features.output) > 1:
-            parts["temporal"] = self.beta * _mean_square(features.output.diff(dim=0), counted[1:])
+        if self.training and self.options.alpha:
+            parts["activation"] = self.options.alpha * _mean_square(dropped, counted)
+        if self.training and self.options.beta and len(features.output) > 1:
+            parts["temporal"] = self.options.beta * _mean_square(features.output.diff(dim=0), counted[1:])
         return torch.stack(list(parts.values())).sum(), {name: part.detach() for name, part in parts.items()}
 
     def _output_mask(self, output: Tensor) -> Tensor | None:
-        return channel_mask(output, self.output_dropout) if self.training else None
+        return channel_mask(output, self.options.output_dropout) if self.training else None
 
-    def _tail(self, ids: Tensor, state: AnyState | None) -> int:
+    def _tail(self, ids: Tensor, state: State) -> int:
+        horizon = self.options.horizon
         if state is not None:
             raise ValueError("state must be None with history='discard', which starts every window anew")
-        if not self.horizon:
+        if horizon is None:
             raise ValueError("history='discard' needs a model with a horizon, got None")
-        if ids.shape[1] <= self.horizon:
-            raise ValueError(f"ids must have more than horizon = {self.horizon} steps to discard, got {ids.shape[1]}")
-        return ids.shape[1] - self.horizon
+        if ids.shape[1] <= horizon:
+            raise ValueError(f"ids must have more than horizon = {horizon} steps to discard, got {ids.shape[1]}")
+        return ids.shape[1] - horizon
 
     def _more_files(self) -> dict[str, str]:
         return {} if self.vocabulary is None else {VOCABULARY: self.vocabulary.to_json()}
@@ -243,6 +187,62 @@ class TrellisLM(TextMethods):
         if tied:  # `to_empty` would part them
             self.head.weight = self.embedding.weight
         return self
+
+
+class TrellisLM(LanguageModel, BuildsItsBody):
+    """A language model on a trellis network.
+
+    Args:
+        vocab_size: number V of words.
+        embedding_size: channels of a word's vector.
+        hidden_size, num_layers: of the trellis. The paper's tables count `hidden_size` without the output channels;
+            this does not.
+        output_size: channels the head reads; default `embedding_size` where the two are tied by a softmax, or else
+            `hidden_size`.
+        head: "softmax", "mos", "adaptive" or "cluster".
+        vocabulary: the words themselves, for methods that take text; saved with the model.
+        device, dtype: of the weights; default torch's.
+        options: further ones of `LanguageOptions` and `TrellisOptions`.
+
+    >>> lm = TrellisLM(vocab_size=50, embedding_size=8, hidden_size=32, num_layers=4)
+    >>> ids = torch.randint(50, (2, 21))
+    >>> out = lm(ids[:, :-1], ids[:, 1:])
+    >>> out.loss.backward()
+    >>> out = lm(ids[:, :-1], ids[:, 1:], out.state)  # the text goes on
+    >>> tuple(lm.log_prob(ids).shape)
+    (2, 21, 50)
+    """
+
+    net: TrellisNet
+
+    def __init__(
+        self,
+        vocab_size: int,
+        embedding_size: int,
+        hidden_size: int,
+        num_layers: int,
+        output_size: int | None = None,
+        head: str = "softmax",
+        *,
+        vocabulary: Vocabulary | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        **options: Any,
+    ) -> None:
+        own, net = split_options({**options, "head": head}, LanguageOptions, TrellisOptions)
+        positive_int("embedding_size", embedding_size)
+        if output_size is None and LanguageOptions(**own).reads_embedding:
+            output_size = embedding_size
+            if embedding_size > hidden_size:
+                raise ValueError(
+                    f"hidden_size must be at least embedding_size = {embedding_size}, which is the output's size when "
+                    f"the two are tied, got {hidden_size}; or choose tied=False"
+                )
+        body = TrellisNet(embedding_size, hidden_size, num_layers, output_size, device=device, dtype=dtype, **net)
+        super().__init__(body, vocab_size, vocabulary=vocabulary, **own)
+
+    def _arguments(self) -> dict[str, Any]:
+        return {**super()._arguments(), "embedding_size": self.net.input_size, **options_of(self.net)}
 
     @classmethod
     def from_authors(

@@ -1,66 +1,106 @@
-"""The options of `TrellisNet` that every model passes on to it."""
+"""The options of the models, declared once: the models, the recipes and `--help` read them here.
+
+Imports nothing heavy, so that `--help` is quick.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from operator import index
-from typing import Any, SupportsFloat, SupportsIndex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
 
-from typing_extensions import TypedDict
+from trellisnet.core.checks import non_negative, one_of, positive_int, positive_ints, probability, suggestion
 
-from trellisnet.core.cells import Cell
-from trellisnet.core.checks import non_negative
-
-
-class NetOptions(TypedDict, total=False):
-    """See `TrellisNet`, whose defaults hold."""
-
-    cell: str | Cell
-    kernel_size: int
-    dilation: int | Sequence[int]
-    bias: bool
-    weight_norm: bool
-    hidden_dropout: float
-    weight_dropout: float
-    drop_all_taps: bool
-    inject_every: int
-    aux_every: int | None
-    groups: Sequence[int] | None
-    staggered: Sequence[int] | None
-    memory: str
-    init: str
+HISTORIES = ("carry", "repackage", "discard")
 
 
-def check_net_options(net: NetOptions) -> None:
-    """A TypedDict is not checked when a program runs."""
-    for name in net.keys() - NetOptions.__annotations__.keys():
-        hint = "; sequences always come as (B, T, ...)" if name == "batch_first" else ""
-        raise TypeError(f"{name} is not an option of this model{hint}")
+@dataclass(eq=False, repr=False, kw_only=True)
+class SequenceOptions:
+    """What every model does around its body.
+
+    Args:
+        input_dropout: of channels before the body, one mask per sequence.
+        output_dropout: of channels after the body, one mask per sequence.
+        aux_weight: weight of the sum of the auxiliary losses, one per inner layer that the body shows; default 0.05.
+    """
+
+    input_dropout: float = 0.0
+    output_dropout: float = 0.0
+    aux_weight: float | None = None
+
+    def __post_init__(self) -> None:
+        self.input_dropout = probability("input_dropout", self.input_dropout)
+        self.output_dropout = probability("output_dropout", self.output_dropout)
+        self.aux_weight = None if self.aux_weight is None else non_negative("aux_weight", self.aux_weight)
 
 
-def check_aux_weight(aux_weight: float | None, net: NetOptions) -> float:
-    """The weight of the sum of auxiliary losses, which only a net that gives auxiliary outputs can have."""
-    if aux_weight is None:
-        return 0.05
-    if net.get("aux_every") is None:
-        raise ValueError(f"aux_weight needs aux_every: got aux_weight={aux_weight} and aux_every=None")
-    return non_negative("aux_weight", aux_weight)
+@dataclass(eq=False, repr=False, kw_only=True)
+class LanguageOptions(SequenceOptions):
+    """What a language model does around its body.
+
+    Args:
+        head: "softmax"; "mos", a mixture of softmaxes; "adaptive", torch's adaptive softmax; or "cluster", an adaptive
+            softmax on the embedding's own vectors. The last two want words sorted by frequency.
+        tied: the head's word vectors are the embedding's own; default wherever a head has such vectors.
+        experts: number of softmaxes of the head "mos"; default 15.
+        latent_dropout: of the vectors of the head "mos".
+        cutoffs: where the clusters of rarer words of the heads "adaptive" and "cluster" begin.
+        embedding_dropout: of whole words of the vocabulary, wherever they occur in a batch.
+        alpha: weight in the loss of the mean square of the output.
+        beta: weight in the loss of the mean square of the output's change from step to step.
+        history: how training goes on from one window of a text to the next. "carry": from the exact state.
+            "repackage": every layer from the final layer's last step, as in the paper; with other bodies the same as
+            "carry". "discard": each window starts from nothing, and its first `horizon` steps are context only: their
+            targets do not count, and only the cells that the others need are computed. Evaluation always carries.
+        horizon: of the history "discard".
+    """
+
+    head: str = "softmax"
+    tied: bool | None = None
+    experts: int | None = None
+    latent_dropout: float | None = None
+    cutoffs: Sequence[int] | None = None
+    embedding_dropout: float = 0.0
+    alpha: float = 0.0
+    beta: float = 0.0
+    history: str = "carry"
+    horizon: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.cutoffs = None if self.cutoffs is None else positive_ints("cutoffs", self.cutoffs)
+        self.embedding_dropout = probability("embedding_dropout", self.embedding_dropout)
+        self.alpha, self.beta = non_negative("alpha", self.alpha), non_negative("beta", self.beta)
+        self.history = one_of("history", self.history, HISTORIES)
+        if (self.history == "discard") != (self.horizon is not None):
+            got = f"history={self.history!r} and horizon={self.horizon}"
+            raise ValueError(f"horizon belongs to history='discard': got {got}")
+        self.horizon = None if self.horizon is None else positive_int("horizon", self.horizon)
+
+    @property
+    def reads_embedding(self) -> bool:
+        """Whether the head must read as many channels as the embedding has, because it uses the embedding's vectors."""
+        return self.head in ("softmax", "cluster") and self.tied is not False
+
+    def head_options(self) -> dict[str, Any]:
+        """The options that `make_head` takes beside its name."""
+        return {name: getattr(self, name) for name in ("tied", "experts", "latent_dropout", "cutoffs")}
 
 
-def constructor_arguments(values: dict[str, Any]) -> dict[str, Any]:
-    """What a constructor was called with, from its `locals()`: for the model's `config`."""
-    check_net_options(values["net"])
-    skipped = ("self", "__class__", "device", "dtype", "net")
-    own = {name: value for name, value in values.items() if name not in skipped}
-    return {name: _plain(value) for name, value in {**own, **values["net"]}.items()}
+def split_options(options: Mapping[str, Any], *kinds: type[Any]) -> list[dict[str, Any]]:
+    """The options that belong to each of some dataclasses; an option of none of them is an error."""
+    names = [{field.name for field in fields(kind)} for kind in kinds]
+    known = set().union(*names)
+    for option in options:
+        if option not in known:
+            hint = "; sequences always come as (B, T, ...)" if option == "batch_first" else suggestion(option, known)
+            raise TypeError(f"{option} is not an option of this model{hint}")
+    return [{name: value for name, value in options.items() if name in own} for own in names]
 
 
-def _plain(value: Any) -> Any:
-    """Numbers and sequences of any kind as JSON knows them, so that whatever a model takes can be saved."""
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_plain(each) for each in value]
-    if value is None or isinstance(value, (bool, str, Cell)):
-        return value
-    if isinstance(value, SupportsIndex):
-        return index(value)
-    return float(value) if isinstance(value, SupportsFloat) else value
+def aux_weight_for(body: object, weight: float | None) -> float:
+    """The weight of the sum of auxiliary losses; only a body that shows inner layers can have one."""
+    shows = getattr(body, "aux_every", None) is not None
+    if weight is not None and not shows:
+        raise ValueError(f"aux_weight needs aux_every: got aux_weight={weight} and aux_every=None")
+    return (0.05 if weight is None else weight) if shows else 0.0

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from operator import index
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsFloat, SupportsIndex
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -14,26 +16,41 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from typing_extensions import Self
 
-from trellisnet.core.cells import Cell
+from trellisnet.core.cells import CELLS, Cell
 from trellisnet.core.kernel import from_first_layout
 from trellisnet.files import replacing
+from trellisnet.models.bodies import make_body, name_of, options_of
 from trellisnet.vocabulary import FILE_NAME as VOCABULARY
 
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 VERSION = 2  # of the format; a newer one is refused, an older one still read
 
 
-class Pretrained(nn.Module):
-    """A model that can be saved and loaded: what it was built with, and its parameters.
+class Pretrained(nn.Module, ABC):
+    """A model that can be saved and loaded: a body, what else it was built with, and its parameters.
 
-    Args:
-        config: the arguments of the subclass's constructor, in types that JSON knows. A `Cell` of the user's own is
-            not such a type: it is saved by its name only and must be given again when the model is loaded.
+    A `Cell` or a body of the user's own is saved by its name only, and must be given again when the model is loaded.
     """
 
-    def __init__(self, config: dict[str, Any]) -> None:
-        super().__init__()
-        self.config = config
+    net: Any  # the body
+
+    @abstractmethod
+    def _arguments(self) -> dict[str, Any]:
+        """The arguments of the constructor but for the body."""
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The arguments that the constructor needs to build an equal model, in types that JSON knows.
+
+        A model that stands for one kind of body has the options of its body among them. Others have a `body`: its
+        name, its `input_size` and its options, or only its class if it is the user's own.
+        """
+        arguments = self._arguments()
+        if not isinstance(self, BuildsItsBody):
+            name = name_of(self.net)
+            known = {"name": name, "input_size": self.net.input_size, **options_of(self.net)}
+            arguments["body"] = self.net if name is None else known
+        return {name: _plain(value) for name, value in arguments.items()}
 
     @property
     def num_parameters(self) -> int:
@@ -77,34 +94,45 @@ class Pretrained(nn.Module):
         dtype: torch.dtype | None = None,
         **changes: Any,
     ) -> Self:
-        """The model in a folder, in evaluation mode.
+        """The model in a folder, in evaluation mode: of this class, or of one that derives from it.
 
         Args:
             folder: where `save_pretrained` wrote it.
             device: default torch's.
             dtype: default the one it was saved in.
             changes: arguments of the constructor that shall differ from the saved ones, such as a dropout, `memory`,
-                or the `cell` of your own.
+                or the `cell` or `body` of your own.
         """
         folder = Path(folder)
-        version, saved = cls._read_config(folder / CONFIG)
+        version, kind, saved = cls._read_config(folder / CONFIG)
         arguments = {**saved, **cls._more_arguments(folder), **changes}
-        if isinstance(cell := arguments.get("cell"), dict):
-            raise ValueError(
-                f"{folder / CONFIG}: the model was built with a cell of its own: pass cell={cell['class']}()"
-            )
+        for own in ("cell", "body"):
+            if isinstance(given := arguments.get(own), dict) and "class" in given:
+                raise ValueError(
+                    f"{folder / CONFIG}: the model was built with a {own} of its own: pass {own}={given['class']}()"
+                )
         tensors = _read_tensors(folder / WEIGHTS)
         if version == 1:
             tensors = from_first_layout(tensors, "net.kernel.")
         if dtype is None:
             dtype = next((t.dtype for t in tensors.values() if t.is_floating_point()), None)
         try:
-            model = cls(**arguments, device=device, dtype=dtype)  # type: ignore[call-arg]
+            model = kind._build(arguments, device, dtype)
         except (TypeError, ValueError) as error:
             changed = f" with {', '.join(changes)} changed" if changes else ""
-            raise ValueError(f"{folder / CONFIG}{changed} does not describe a {cls.__name__}: {error}") from None
+            raise ValueError(f"{folder / CONFIG}{changed} does not describe a {kind.__name__}: {error}") from None
         model._take(tensors, folder / WEIGHTS)
         return model.eval()
+
+    @classmethod
+    def _build(cls, arguments: dict[str, Any], device: Any, dtype: torch.dtype | None) -> Self:
+        """A model from its `config`."""
+        if issubclass(cls, BuildsItsBody):
+            return cls(**arguments, device=device, dtype=dtype)
+        body = arguments.pop("body", None)
+        if isinstance(body, dict):
+            body = make_body(**body, device=device, dtype=dtype)
+        return cls(body, **arguments)
 
     @classmethod
     def _more_arguments(cls, folder: Path) -> dict[str, Any]:
@@ -112,8 +140,8 @@ class Pretrained(nn.Module):
         return {}
 
     @classmethod
-    def _read_config(cls, path: Path) -> tuple[int, dict[str, Any]]:
-        """The version of the format, and the arguments of the constructor."""
+    def _read_config(cls, path: Path) -> tuple[int, type[Self], dict[str, Any]]:
+        """The version of the format, the class of the model, and the arguments of its constructor."""
         try:
             config = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -123,9 +151,12 @@ class Pretrained(nn.Module):
         version: Any = config.get("format_version") if isinstance(config, dict) else None
         if version not in range(1, VERSION + 1):
             raise ValueError(f"{path} has format_version {version!r}, this version of trellisnet reads 1 to {VERSION}")
-        if config.get("model") != cls.__name__ or not isinstance(config.get("arguments"), dict):
-            raise ValueError(f"{path} describes a {config.get('model')!r}, expected {cls.__name__!r} and its arguments")
-        return version, config["arguments"]
+        kinds = {kind.__name__: kind for kind in (cls, *cls.__subclasses__())}
+        kind = kinds.get(config.get("model"))
+        if kind is None or not isinstance(config.get("arguments"), dict):
+            expected = " or ".join(map(repr, kinds))
+            raise ValueError(f"{path} describes a {config.get('model')!r}, expected {expected} and its arguments")
+        return version, kind, config["arguments"]
 
     def _own_tensors(self) -> dict[str, Tensor]:
         """Parameters and buffers by name; of those that are tied, the first name only."""
@@ -149,8 +180,27 @@ class Pretrained(nn.Module):
                 own[name].copy_(tensor)
 
 
+class BuildsItsBody:
+    """Marks the models that stand for one kind of body: their constructors take its options instead of it."""
+
+
+def _plain(value: Any) -> Any:
+    """Numbers and sequences of any kind as JSON knows them, so that whatever a model takes can be saved."""
+    if isinstance(value, Mapping):
+        return {name: _plain(each) for name, each in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_plain(each) for each in value]
+    if isinstance(value, Cell):
+        return next((name for name, cell in CELLS.items() if type(cell) is type(value)), value)
+    if value is None or isinstance(value, (bool, str, nn.Module)):
+        return value
+    if isinstance(value, SupportsIndex):
+        return index(value)
+    return float(value) if isinstance(value, SupportsFloat) else value
+
+
 def _by_name(value: Any) -> dict[str, str]:
-    if not isinstance(value, Cell):
+    if not isinstance(value, (Cell, nn.Module)):
         raise TypeError(f"a model's arguments must be numbers, texts or lists to be saved, got {value!r}")
     return {"class": type(value).__qualname__, "module": type(value).__module__}
 

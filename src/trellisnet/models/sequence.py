@@ -1,8 +1,8 @@
-"""TrellisClassifier and TrellisRegressor: what a sequence is, and what its value is."""
+"""Classifiers and regressors of sequences, on any body; those named Trellis have a trellis network as theirs."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,17 +11,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
-from typing_extensions import Unpack
 
-from trellisnet.core.checks import positive_int, probability
-from trellisnet.core.history import AnyState
+from trellisnet.core.checks import boolean, positive_int
+from trellisnet.core.options import TrellisOptions
 from trellisnet.core.precision import without_autocast
-from trellisnet.core.state import TrellisState
 from trellisnet.core.trellis import TrellisNet
+from trellisnet.models.bodies import options_of
+from trellisnet.models.body import State, check_body, detach, run_body
 from trellisnet.models.dropout import channel_mask, masked
 from trellisnet.models.heads.base import affine, at_least_single, to_compute
-from trellisnet.models.options import NetOptions, check_aux_weight, constructor_arguments
-from trellisnet.models.pretrained import Pretrained
+from trellisnet.models.options import SequenceOptions, aux_weight_for, split_options
+from trellisnet.models.pretrained import BuildsItsBody, Pretrained
 
 Lengths = Sequence[int] | Tensor | None
 
@@ -33,36 +33,22 @@ class SequenceOutput:
     prediction: Tensor  # logits (B, classes); values (B, values), or (B, T, values) of every step
     loss: Tensor | None = None  # with targets
     parts: dict[str, Tensor] = field(default_factory=dict)  # what the loss is the sum of, cut from the graph
-    state: TrellisState | None = None  # of a regressor of every step: to go on from, cut from the graph
+    state: State = None  # of a regressor of every step: to go on from, cut from the graph
 
 
-class SequenceModel(Pretrained, ABC):
-    """A trellis network and a linear map of its output: at the end of each sequence, or at every step."""
+class SequenceModel(Pretrained):
+    """A body and a linear map of its output: at the end of each sequence, or at every step."""
 
     each_step = False
 
-    def __init__(
-        self,
-        config: dict[str, Any],
-        values: int,
-        net: NetOptions,
-        device: torch.device | str | None,
-        dtype: torch.dtype | None,
-    ) -> None:
-        super().__init__(config)
-        self.input_dropout = probability("input_dropout", config["input_dropout"])
-        self.output_dropout = probability("output_dropout", config["output_dropout"])
-        self.aux_weight = check_aux_weight(config["aux_weight"], net)
-        self.net = TrellisNet(
-            config["input_size"],
-            config["hidden_size"],
-            config["num_layers"],
-            config["output_size"],
-            device=device,
-            dtype=dtype,
-            **net,
-        )
-        self.readout = nn.Linear(self.net.output_size, values, device=device, dtype=dtype)
+    def __init__(self, body: nn.Module, values: int, options: dict[str, Any]) -> None:
+        super().__init__()
+        (own,) = split_options(options, SequenceOptions)
+        self.options = SequenceOptions(**own)
+        self.net = check_body(body)
+        self.aux_weight = aux_weight_for(body, self.options.aux_weight)
+        place = next(body.parameters(), torch.empty(0))
+        self.readout = nn.Linear(self.net.output_size, values, device=place.device, dtype=place.dtype)
 
     @abstractmethod
     def _check_targets(self, targets: Tensor, prediction: Tensor) -> Tensor:
@@ -77,7 +63,7 @@ class SequenceModel(Pretrained, ABC):
         x: Tensor | PackedSequence,
         targets: Tensor | None = None,
         lengths: Lengths = None,
-        state: AnyState | None = None,
+        state: State = None,
         *,
         depth: int | None = None,
     ) -> SequenceOutput:
@@ -101,19 +87,19 @@ class SequenceModel(Pretrained, ABC):
             raise TypeError(f"x must be of floating-point numbers, got {x.dtype}")
         steps_first = x.transpose(0, 1)
         if self.training:
-            steps_first = masked(steps_first, channel_mask(steps_first, self.input_dropout))
-        with_aux = self.training and targets is not None and bool(self.net.aux_every and self.aux_weight)
+            steps_first = masked(steps_first, channel_mask(steps_first, self.options.input_dropout))
+        with_aux = self.training and targets is not None and bool(self.aux_weight)
         tail = None if self.each_step else 1
-        output, after, *aux = self.net(steps_first, state, lengths=lengths, tail=tail, depth=depth, aux=with_aux)
-        mask = channel_mask(output, self.output_dropout) if self.training else None
-        prediction = self._read_out(masked(output, mask))
-        result = SequenceOutput(prediction, state=None if after is None else after.detach())
+        out = run_body(self.net, steps_first, state, lengths=lengths, tail=tail, depth=depth, aux=with_aux)
+        mask = channel_mask(out.output, self.options.output_dropout) if self.training else None
+        prediction = self._read_out(masked(out.output, mask))
+        result = SequenceOutput(prediction, state=detach(out.state))
         if targets is not None:
             targets = self._check_targets(targets, prediction)
             steps = None if lengths is None or not self.each_step else _existing(lengths, x)
             parts = {"main": self._error(prediction, targets, steps)}
-            if with_aux and len(aux[0]):
-                errors = [self._error(self._read_out(masked(level, mask)), targets, steps) for level in aux[0]]
+            if out.aux is not None and len(out.aux):
+                errors = [self._error(self._read_out(masked(level, mask)), targets, steps) for level in out.aux]
                 parts["aux"] = self.aux_weight * torch.stack(errors).sum()
             result.loss = torch.stack(list(parts.values())).sum()
             result.parts = {name: part.detach() for name, part in parts.items()}
@@ -131,44 +117,27 @@ def _existing(lengths: Sequence[int] | Tensor, x: Tensor) -> Tensor:
     return torch.arange(x.shape[1], device=x.device) < ends[:, None]  # (B, T)
 
 
-class TrellisClassifier(SequenceModel):
-    """One label a sequence. Only the last step is read, and only the cells it needs are computed.
+class SequenceClassifier(SequenceModel):
+    """One label per sequence. Only the last step is read, and a trellis computes only the cells that it needs.
 
     Args:
-        input_size, hidden_size, num_layers: of the trellis.
+        body: what follows `trellisnet.models.body`.
         num_classes: labels are 0 .. num_classes - 1.
-        output_size: channels that the label is read from; default all of `hidden_size`.
-        input_dropout, output_dropout: of channels, one mask a sequence.
-        aux_weight: weight of the sum of the auxiliary losses, one every `aux_every` layers; default 0.05.
-        net: further options of `TrellisNet`.
+        options: those of `SequenceOptions`.
 
-    >>> model = TrellisClassifier(input_size=3, hidden_size=16, num_layers=4, num_classes=5, dilation=[1, 2, 4, 8])
-    >>> x, labels = torch.randn(2, 30, 3), torch.tensor([4, 0])
-    >>> model(x, labels, lengths=[30, 12]).loss.backward()
-    >>> tuple(model(x).prediction.shape)
-    (2, 5)
-    >>> model.predict(x).shape
+    >>> from trellisnet.baselines.rnn import GruBody
+    >>> model = SequenceClassifier(GruBody(3, hidden_size=16), num_classes=5)
+    >>> model.predict(torch.randn(2, 30, 3), lengths=[30, 12]).shape
     torch.Size([2])
     """
 
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        num_layers: int,
-        num_classes: int,
-        output_size: int | None = None,
-        *,
-        input_dropout: float = 0.0,
-        output_dropout: float = 0.0,
-        aux_weight: float | None = None,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-        **net: Unpack[NetOptions],
-    ) -> None:
-        positive_int("num_classes", num_classes, minimum=2)
-        super().__init__(constructor_arguments(locals()), num_classes, net, device, dtype)
-        self.num_classes = num_classes
+    def __init__(self, body: nn.Module, num_classes: int, **options: Any) -> None:
+        count = positive_int("num_classes", num_classes, minimum=2)
+        super().__init__(body, count, options)
+        self.num_classes = count
+
+    def _arguments(self) -> dict[str, Any]:
+        return {"num_classes": self.num_classes, **vars(self.options)}
 
     def predict(self, x: Tensor | PackedSequence, lengths: Lengths = None) -> Tensor:
         """The most probable label of each sequence (B), without dropout."""
@@ -190,46 +159,22 @@ class TrellisClassifier(SequenceModel):
         return F.cross_entropy(prediction, targets)
 
 
-class TrellisRegressor(SequenceModel):
-    """One or several values a sequence, or at every step of it; the loss is their mean squared error.
+class SequenceRegressor(SequenceModel):
+    """One or several values per sequence, or at every step of it; the loss is their mean squared error.
 
     Args:
-        input_size, hidden_size, num_layers: of the trellis.
+        body: what follows `trellisnet.models.body`.
         num_values: how many.
         each_step: predict at every step, not only at the end. Then calls can be chained by their state.
-        output_size: channels that the values are read from; default all of `hidden_size`.
-        input_dropout, output_dropout: of channels, one mask a sequence.
-        aux_weight: weight of the sum of the auxiliary losses, one every `aux_every` layers; default 0.05.
-        net: further options of `TrellisNet`.
-
-    >>> model = TrellisRegressor(input_size=3, hidden_size=16, num_layers=4, each_step=True)
-    >>> x = torch.randn(2, 30, 3)
-    >>> model(x, targets=x[..., :1], lengths=[30, 12]).loss.backward()
-    >>> out = model(x)
-    >>> out = model(torch.randn(2, 1, 3), state=out.state)  # the next step
-    >>> tuple(out.prediction.shape)
-    (2, 1, 1)
+        options: those of `SequenceOptions`.
     """
 
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        num_layers: int,
-        num_values: int = 1,
-        each_step: bool = False,
-        output_size: int | None = None,
-        *,
-        input_dropout: float = 0.0,
-        output_dropout: float = 0.0,
-        aux_weight: float | None = None,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-        **net: Unpack[NetOptions],
-    ) -> None:
-        positive_int("num_values", num_values)
-        super().__init__(constructor_arguments(locals()), num_values, net, device, dtype)
-        self.each_step = bool(each_step)
+    def __init__(self, body: nn.Module, num_values: int = 1, each_step: bool = False, **options: Any) -> None:
+        super().__init__(body, positive_int("num_values", num_values), options)
+        self.each_step = boolean("each_step", each_step)
+
+    def _arguments(self) -> dict[str, Any]:
+        return {"num_values": self.readout.out_features, "each_step": self.each_step, **vars(self.options)}
 
     def predict(self, x: Tensor | PackedSequence, lengths: Lengths = None) -> Tensor:
         """The values, as `prediction` of a call has them, without dropout."""
@@ -252,3 +197,88 @@ class TrellisRegressor(SequenceModel):
         if steps is not None:
             prediction, targets = prediction[steps], targets[steps]
         return F.mse_loss(prediction, targets.to(prediction.dtype))
+
+
+class TrellisClassifier(SequenceClassifier, BuildsItsBody):
+    """One label per sequence, by a trellis network.
+
+    Args:
+        input_size, hidden_size, num_layers: of the trellis.
+        num_classes: labels are 0 .. num_classes - 1.
+        output_size: channels that the label is read from; default all of `hidden_size`.
+        device, dtype: of the weights; default torch's.
+        options: further ones of `SequenceOptions` and `TrellisOptions`.
+
+    >>> model = TrellisClassifier(input_size=3, hidden_size=16, num_layers=4, num_classes=5, dilation=[1, 2, 4, 8])
+    >>> x, labels = torch.randn(2, 30, 3), torch.tensor([4, 0])
+    >>> model(x, labels, lengths=[30, 12]).loss.backward()
+    >>> tuple(model(x).prediction.shape)
+    (2, 5)
+    >>> model.predict(x).shape
+    torch.Size([2])
+    """
+
+    net: TrellisNet
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int,
+        num_classes: int,
+        output_size: int | None = None,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        **options: Any,
+    ) -> None:
+        own, net = split_options(options, SequenceOptions, TrellisOptions)
+        positive_int("num_classes", num_classes, minimum=2)
+        body = TrellisNet(input_size, hidden_size, num_layers, output_size, device=device, dtype=dtype, **net)
+        super().__init__(body, num_classes, **own)
+
+    def _arguments(self) -> dict[str, Any]:
+        return {**super()._arguments(), "input_size": self.net.input_size, **options_of(self.net)}
+
+
+class TrellisRegressor(SequenceRegressor, BuildsItsBody):
+    """One or several values per sequence, or at every step of it, by a trellis network.
+
+    Args:
+        input_size, hidden_size, num_layers: of the trellis.
+        num_values: how many.
+        each_step: predict at every step, not only at the end. Then calls can be chained by their state.
+        output_size: channels that the values are read from; default all of `hidden_size`.
+        device, dtype: of the weights; default torch's.
+        options: further ones of `SequenceOptions` and `TrellisOptions`.
+
+    >>> model = TrellisRegressor(input_size=3, hidden_size=16, num_layers=4, each_step=True)
+    >>> x = torch.randn(2, 30, 3)
+    >>> model(x, targets=x[..., :1], lengths=[30, 12]).loss.backward()
+    >>> out = model(x)
+    >>> out = model(torch.randn(2, 1, 3), state=out.state)  # the next step
+    >>> tuple(out.prediction.shape)
+    (2, 1, 1)
+    """
+
+    net: TrellisNet
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int,
+        num_values: int = 1,
+        each_step: bool = False,
+        output_size: int | None = None,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        **options: Any,
+    ) -> None:
+        own, net = split_options(options, SequenceOptions, TrellisOptions)
+        body = TrellisNet(input_size, hidden_size, num_layers, output_size, device=device, dtype=dtype, **net)
+        super().__init__(body, num_values, each_step, **own)
+
+    def _arguments(self) -> dict[str, Any]:
+        return {**super()._arguments(), "input_size": self.net.input_size, **options_of(self.net)}

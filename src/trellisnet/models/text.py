@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from operator import index
 from typing import Any, SupportsIndex
 
@@ -13,9 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from trellisnet.core.checks import non_negative, positive_int
-from trellisnet.core.state import TrellisState
-from trellisnet.core.trellis import TrellisNet
 from trellisnet.models.beam import beam_search
+from trellisnet.models.body import BodyOutput, State, for_inference, needs_state, run_body
 from trellisnet.models.dropout import embed
 from trellisnet.models.evaluation import ContinuousCache, DynamicEvaluation, Score, score
 from trellisnet.models.generation import NextWords, Sampling, stream
@@ -26,24 +24,15 @@ from trellisnet.vocabulary import Vocabulary
 Prompts = Tensor | str | Sequence[str] | Sequence[Sequence[int]] | Sequence[Tensor]
 
 
-@dataclass(frozen=True, eq=False)
-class Features:
-    """What the head reads, before output dropout."""
-
-    output: Tensor  # (T, B, D)
-    state: TrellisState | None
-    aux: Tensor | None = None  # (levels, T, B, D)
-
-
 class TextMethods(Pretrained):
     """Generation and scoring, for a model that has the parts named here."""
 
-    net: TrellisNet
+    net: Any
     embedding: nn.Embedding
     head: Head
     vocabulary: Vocabulary | None
     vocab_size: int
-    features: Callable[..., Features]
+    features: Callable[..., BodyOutput]
 
     def generate(
         self,
@@ -180,20 +169,18 @@ class TextMethods(Pretrained):
 
     def _reader(self) -> NextWords:
         """The model as generation sees it."""
-        net, device = self.net, self.embedding.weight.device
-        if net.kernel.weight_norm and net.groups is None:
-            net = net.densify().eval()  # normalised once, not for every word
+        net, device = for_inference(self.net), self.embedding.weight.device
 
-        def next_words(
-            ids: Tensor, state: TrellisState | None, lengths: Sequence[int] | None
-        ) -> tuple[Tensor, TrellisState]:
+        def next_words(ids: Tensor, state: State, lengths: Sequence[int] | None) -> tuple[Tensor, State]:
             with self.reading():
-                output, after = net(embed(ids.t().to(device), self.embedding.weight), state, lengths=lengths)
-                last = output[-1] if lengths is None else output[[n - 1 for n in lengths], range(len(lengths))]
+                vectors = embed(ids.t().to(device), self.embedding.weight)
+                out = run_body(net, vectors, state, lengths=lengths)
+                y = out.output
+                last = y[-1] if lengths is None else y[[n - 1 for n in lengths], range(len(lengths))]
                 log_prob = self.head.log_prob(last).cpu().double()
             if not log_prob.amax(1).isfinite().all():
                 raise ValueError("the model's log-probabilities are not finite: its weights may not be either")
-            return log_prob, after
+            return log_prob, needs_state(net, out.state)
 
         return next_words
 

@@ -16,11 +16,10 @@ import torch
 from safetensors.torch import load, save
 from torch import Tensor
 
-from trellisnet.core.state import TrellisState
 from trellisnet.files import replacing
 
 KEPT = 2
-FORMAT = 2  # of what is in a checkpoint; training does not go on from another
+FORMAT = 3  # of what is in a checkpoint; training does not go on from another
 
 
 class DamagedError(ValueError):
@@ -106,9 +105,6 @@ def _flatten(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
     if isinstance(value, Tensor):
         tensors[name] = value.detach().cpu().contiguous().clone()
         return {"tensor": name}
-    if isinstance(value, TrellisState):
-        parts = {"h": value.h, "c": value.c, "x": value.x, "spans": list(value.spans)}
-        return {"trellis_state": _flatten(parts, name, tensors)}
     if isinstance(value, dict):
         # keys of an optimiser's state are numbers, which JSON would turn into strings
         return {"items": [[key, _flatten(each, f"{name}/{key}", tensors)] for key, each in value.items()]}
@@ -122,9 +118,6 @@ def _flatten(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
 def _unflatten(value: Any, tensors: dict[str, Tensor]) -> Any:
     if "tensor" in value:
         return tensors[value["tensor"]]
-    if "trellis_state" in value:
-        parts = _unflatten(value["trellis_state"], tensors)
-        return TrellisState(parts["h"], parts["c"], parts["x"], tuple(parts["spans"]))
     if "items" in value:
         return {key: _unflatten(each, tensors) for key, each in value["items"]}
     if "list" in value:

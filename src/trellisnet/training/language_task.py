@@ -62,7 +62,7 @@ class LanguageTask(Task):
             for batch in self._windows(split, batch_size, workers):
                 moved = batch.to(workers.device)
                 state = carried if batch.continues else None
-                out = self.model(moved.inputs, moved.targets, state, depth=depth, history=self.model.history)
+                out = self.model(moved.inputs, moved.targets, state, depth=depth, history=self.model.options.history)
                 counted = batch.targets.shape[0] * (batch.targets.shape[1] - self._context())
                 sums["nll"] += out.loss.item() * counted
                 sums["count"] += counted
@@ -70,7 +70,7 @@ class LanguageTask(Task):
         return sums
 
     def _context(self) -> int:
-        return self.model.horizon if self.model.history == "discard" else 0
+        return (self.model.options.horizon or 0) if self.model.options.history == "discard" else 0
 
     def metrics(self, sums: Sums) -> dict[str, float]:
         loss = sums["nll"] / sums["count"]
@@ -82,8 +82,8 @@ class LanguageTask(Task):
     def protocol(self, evaluation: str | None = None) -> str:
         if (evaluation or self.training.evaluation) == "streaming":
             return "exact streaming: every token once, with its full receptive field"
-        how = {"carry": "exact history", "repackage": "repackaged history"}.get(self.model.history)
-        how = how or f"the first {self.model.horizon} steps of each as context"
+        how = {"carry": "exact history", "repackage": "repackaged history"}.get(self.model.options.history)
+        how = how or f"the first {self.model.options.horizon} steps of each as context"
         columns = self.training.batch_size
         return f"windows of {self.window} in {columns} columns, {how} (the authors' way)"
 

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from trellisnet.core.state import TrellisState
 from trellisnet.data.batches import Batch
+from trellisnet.models.body import State, pack_state, unpack_state
 from trellisnet.models.heads.adaptive import AdaptiveHead
 from trellisnet.training.checkpoints import generator_states, load_latest, save_checkpoint, saved_steps, set_generators
 from trellisnet.training.distribution import Workers
@@ -52,7 +52,7 @@ class Trainer:
         self.rate = LearningRate(self.config, self.config.epochs * len(self.batches))
         self.average = Average(self.parameters)
         self.step = 0
-        self.carried: list[TrellisState | None] = [None] * self.config.accumulate
+        self.carried: list[State] = [None] * self.config.accumulate
         self.history: list[float] = []  # of validation, lower is better
         self.running = {"loss": 0.0, "units": 0.0}  # since the last entry in the metrics
         self.entries = 0  # lines of the metrics so far
@@ -67,9 +67,7 @@ class Trainer:
             while self.batches.epoch < self.config.epochs and not self._stalled_for_good():
                 depth = self._depth()
                 if self.config.depths:
-                    self.progress.say(
-                        f"epoch {self.batches.epoch + 1}: depth {depth or self.model.config['num_layers']}"
-                    )
+                    self.progress.say(f"epoch {self.batches.epoch + 1}: depth {depth or self.model.net.num_layers}")
                 self._train_epoch(model)
                 self._after_epoch(depth)
                 if self._depth() != depth:
@@ -163,8 +161,10 @@ class Trainer:
 
     def save(self) -> None:
         """Write a checkpoint."""
-        carried = [None if state is None else state.to("cpu") for state in self.carried]
-        own = {"carried": carried, "generators": generator_states(self.workers.device)}
+        own = {
+            "carried": [pack_state(state) for state in self.carried],
+            "generators": generator_states(self.workers.device),
+        }
         everyone = self.workers.gather(own)
         if self.workers.first:
             save_checkpoint(self.run.checkpoints, self.step, {**self._shared_state(), "workers": everyone})
@@ -213,7 +213,7 @@ class Trainer:
         self.running, self.entries = state["running"], state["entries"]
         own = state["workers"][self.workers.rank]
         device = self.workers.device
-        self.carried = [None if state is None else state.to(device) for state in own["carried"]]
+        self.carried = [unpack_state(state, device) for state in own["carried"]]
         self.average.means = [mean.to(device) for mean in self.average.means]
         set_generators(own["generators"], self.workers.device)
         if self.workers.first:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from trellisnet.core.checks import suggestion
 
 FOLDER = Path(__file__).parents[1] / "recipes"
 
@@ -56,13 +57,3 @@ def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any
         both = isinstance(value, Mapping) and isinstance(old, Mapping)
         result[key] = merged(old, value) if both else value  # type: ignore[arg-type]
     return result
-
-
-def suggestion(name: str, known: Iterable[str]) -> str:
-    """`, did you mean ...?` if something known is near.
-
-    >>> suggestion("word-ptp", ["word-ptb", "demo"])
-    ", did you mean 'word-ptb'?"
-    """
-    near = difflib.get_close_matches(name, list(known), n=1)
-    return f", did you mean {near[0]!r}?" if near else ""

@@ -146,7 +146,7 @@ class TokenTask(AccuracyTask):
         return out.loss, out.parts, None
 
     def _judge(self, batch: Batch, depth: int | None) -> Sums:
-        log_prob = self.model(batch.inputs, depth=depth, history=self.model.history).log_prob
+        log_prob = self.model(batch.inputs, depth=depth, history=self.model.options.history).log_prob
         targets = batch.targets[:, -log_prob.shape[1] :]
         counted = targets != IGNORED
         nll = -log_prob[counted].gather(1, targets[counted].unsqueeze(1)).sum().item()

@@ -9,14 +9,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trellisnet.core.state import TrellisState
+from trellisnet.models.body import needs_state, receptive_field
 from trellisnet.models.heads import IGNORED
-from trellisnet.models.language import TrellisLM
+from trellisnet.models.language import LanguageModel
 from trellisnet.training.distribution import Workers
+
+UNBOUNDED = 512  # tokens that a body without limit reads before a column: its state has forgotten what was earlier
 
 
 def stream_columns(
-    lm: TrellisLM,
+    lm: LanguageModel,
     ids: NDArray[np.unsignedinteger],
     columns: int,
     window: int,
@@ -25,27 +27,27 @@ def stream_columns(
 ) -> tuple[float, int]:
     """Summed negative log-likelihood and number of a text's tokens, each predicted from its full receptive field.
 
-    The text is cut into columns that are read side by side. What stands before a column's first token is read first,
-    as far back as the model can see, to give the column the state it would have in one long run: so the sum does not
-    depend on the number of columns. Processes have columns of their own.
+    The text is cut into columns that are read side by side. What stands before a column is read first, as far back as
+    the model can see, to give the column the state it would have in one long run: so the sum does not depend on the
+    number of columns. What stands before the first column is the beginning of the text: its tokens count as well.
+    Processes have columns of their own.
     """
     predicted = len(ids) - 1
-    before = lm.net.receptive_field_at(depth) - 1
+    before = min(predicted - 1, (receptive_field(lm.net, depth) or UNBOUNDED + 1) - 1)
     # a column much shorter than what is read before it would cost more than it brings
-    columns = max(1, min(columns, predicted // max(1, 2 * before)))
-    length = -(-predicted // columns)
+    columns = max(1, min(columns, (predicted - before) // max(1, 2 * before)))
+    length = -(-(predicted - before) // columns)
     own = range(columns)[workers.rank :: workers.count]
-    nll, count = 0.0, 0
+    firsts = [before + column * length for column in own]
+    nll, count, state = 0.0, 0, None
     with lm.reading():
-        if not own:
-            return nll, count
-        firsts = [column * length for column in own]
-        state = _state_before(firsts, before, ids, lm, window, workers.device, depth)
-        for start in range(0, length, window):
-            stop = min(start + window, length)
+        for start in [*range(-before, 0, window), *range(0, length, window)] if firsts else ():
+            stop = min(start + window, 0 if start < 0 else length)
             inputs, targets = _cut(ids, firsts, start, stop, workers.device)
+            if start < 0:
+                targets[[first > before for first in firsts]] = IGNORED  # another column counts them
             features = lm.features(inputs, state, depth=depth)
-            state = features.state
+            state = needs_state(lm.net, features.state)
             nll += lm.head.nll(features.output, targets.t()).double().sum().item()
             count += int((targets != IGNORED).sum())
     return nll, count
@@ -57,32 +59,3 @@ def _cut(ids: NDArray[Any], firsts: list[int], start: int, stop: int, device: to
     tokens = torch.from_numpy(ids[np.minimum(places, len(ids) - 1)].astype(np.int64))
     inside = torch.from_numpy(places[:, 1:] < len(ids))
     return tokens[:, :-1].to(device), tokens[:, 1:].masked_fill(~inside, IGNORED).to(device)
-
-
-def _state_before(
-    firsts: list[int],
-    before: int,
-    ids: NDArray[Any],
-    lm: TrellisLM,
-    window: int,
-    device: torch.device,
-    depth: int | None,
-) -> TrellisState | None:
-    """The state of every column at its first token; the very first column has none, which is zeros."""
-    later = [first for first in firsts if first]
-    if not later or not before:
-        return None
-    state: TrellisState | None = None
-    for start in range(-before, 0, window):
-        inputs, _ = _cut(ids, later, start, min(start + window, 0), device)
-        state = lm.features(inputs, state, depth=depth).state
-    assert state is not None
-    if len(later) == len(firsts):
-        return state
-
-    def with_first(part: Tensor | None) -> Tensor | None:
-        return None if part is None else torch.cat([torch.zeros_like(part[:, :1]), part], 1)
-
-    h = with_first(state.h)
-    assert h is not None
-    return TrellisState(h, with_first(state.c), with_first(state.x), state.spans)

@@ -9,14 +9,14 @@ from dataclasses import fields, replace
 
 from torch import Tensor, nn
 
-from trellisnet.core.state import TrellisState
 from trellisnet.core.trellis import TrellisNet
 from trellisnet.data.batches import Batch, Batches
+from trellisnet.models.body import State
 from trellisnet.models.pretrained import Pretrained
 from trellisnet.training.config import Config, ModelConfig
 from trellisnet.training.distribution import Workers
 
-Carried = TrellisState | None
+Carried = State  # what the next batch goes on from
 Sums = dict[str, float]  # additive over batches and processes; metrics are made of them
 
 

@@ -1,0 +1,48 @@
+"""A model from the name of a body and flat options, as recipes have them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trellisnet.models.bodies import body_options, make_body
+from trellisnet.models.language import LanguageModel, TrellisLM
+from trellisnet.models.options import LanguageOptions, SequenceOptions, split_options
+from trellisnet.models.sequence import (
+    SequenceClassifier,
+    SequenceRegressor,
+    TrellisClassifier,
+    TrellisRegressor,
+)
+from trellisnet.vocabulary import Vocabulary
+
+
+def build_language_model(
+    body: str, vocab_size: int, embedding_size: int, vocabulary: Vocabulary | None = None, **options: Any
+) -> LanguageModel:
+    """A language model on the body of that name; `options` are those of `LanguageOptions` and of the body.
+
+    >>> build_language_model("gru", vocab_size=50, embedding_size=8, hidden_size=16).net.output_size
+    8
+    """
+    if body == "trellis":
+        return TrellisLM(vocab_size, embedding_size, vocabulary=vocabulary, **options)
+    own, net = split_options(options, LanguageOptions, body_options(body))
+    if LanguageOptions(**own).reads_embedding and net.get("output_size") is None:
+        net["output_size"] = embedding_size
+    return LanguageModel(make_body(body, embedding_size, **net), vocab_size, vocabulary=vocabulary, **own)
+
+
+def build_classifier(body: str, input_size: int, num_classes: int, **options: Any) -> SequenceClassifier:
+    """A classifier on the body of that name; `options` are those of `SequenceOptions` and of the body."""
+    if body == "trellis":
+        return TrellisClassifier(input_size, num_classes=num_classes, **options)
+    own, net = split_options(options, SequenceOptions, body_options(body))
+    return SequenceClassifier(make_body(body, input_size, **net), num_classes, **own)
+
+
+def build_regressor(body: str, input_size: int, num_values: int, **options: Any) -> SequenceRegressor:
+    """A regressor on the body of that name; `options` are those of `SequenceOptions` and of the body."""
+    if body == "trellis":
+        return TrellisRegressor(input_size, num_values=num_values, **options)
+    own, net = split_options(options, SequenceOptions, body_options(body))
+    return SequenceRegressor(make_body(body, input_size, **net), num_values, **own)
