@@ -48,6 +48,7 @@ class ModelConfig:
     model's own default; sizes that follow from the data are not set here.
 
     Args:
+        body: trellis, or a baseline: lstm, gru.
         embedding_size: of a language model: channels of a word's vector.
         hidden_size: width of every layer, output channels included (the paper's tables count without them).
         num_layers: depth.
@@ -80,6 +81,7 @@ class ModelConfig:
         horizon: of discard: steps of each window that are context only.
     """
 
+    body: str = "trellis"
     embedding_size: int | None = None
     hidden_size: int = 256
     num_layers: int = 8
@@ -112,8 +114,9 @@ class ModelConfig:
     horizon: int | None = None
 
     def chosen(self) -> dict[str, Any]:
-        """The options that are set."""
-        return {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) is not None}
+        """The options that are set, but for the body."""
+        given = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "body"}
+        return {name: value for name, value in given.items() if value is not None}
 
 
 @dataclass

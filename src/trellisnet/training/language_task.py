@@ -11,8 +11,9 @@ from torch import Tensor, nn
 
 from trellisnet.data.batches import Batch, Batches
 from trellisnet.data.text.data import TextData
+from trellisnet.models.build import build_language_model
 from trellisnet.models.evaluation import perplexity
-from trellisnet.models.language import TrellisLM
+from trellisnet.models.language import LanguageModel
 from trellisnet.training.config import TEXT_DEFAULTS, Config
 from trellisnet.training.distribution import Workers
 from trellisnet.training.streaming import stream_columns
@@ -22,14 +23,16 @@ SAMPLED = 10_000  # tokens of a text that its fingerprint is made of
 
 
 class LanguageTask(Task):
-    """Text: the next word at every step, by TrellisLM."""
+    """Text: the next word at every step, by a language model."""
 
     unit = "tokens"
-    model: TrellisLM
+    model: LanguageModel
 
     def __init__(self, config: Config, data: TextData) -> None:
         options = {"embedding_size": config.model.hidden_size, **config.model.chosen()}
-        model = TrellisLM(vocab_size=len(data.vocabulary), vocabulary=data.vocabulary, **options)
+        model = build_language_model(
+            config.model.body, vocab_size=len(data.vocabulary), vocabulary=data.vocabulary, **options
+        )
         unset = {name: value for name, value in TEXT_DEFAULTS.items() if getattr(config.training, name) is None}
         super().__init__(replace(config, training=replace(config.training, **unset)), model)
         self.data = data

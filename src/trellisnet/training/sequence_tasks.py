@@ -11,10 +11,11 @@ from torch import Tensor, nn
 
 from trellisnet.data.batches import Batch, Batches
 from trellisnet.data.sequences.data import SequenceData
+from trellisnet.models.build import build_classifier, build_language_model, build_regressor
 from trellisnet.models.heads import IGNORED
-from trellisnet.models.language import TrellisLM
+from trellisnet.models.language import LanguageModel
 from trellisnet.models.pretrained import Pretrained
-from trellisnet.models.sequence import TrellisClassifier, TrellisRegressor
+from trellisnet.models.sequence import SequenceClassifier, SequenceRegressor
 from trellisnet.training.config import TEXT_DEFAULTS, Config
 from trellisnet.training.distribution import Workers
 from trellisnet.training.task import Carried, Sums, Task
@@ -92,12 +93,12 @@ class AccuracyTask(SequenceTask):
 
 
 class ClassificationTask(AccuracyTask):
-    """One label a sequence, by TrellisClassifier."""
+    """One label a sequence."""
 
-    model: TrellisClassifier
+    model: SequenceClassifier
 
     def __init__(self, config: Config, data: SequenceData) -> None:
-        model = TrellisClassifier(data.input_size, num_classes=data.output_size, **config.model.chosen())
+        model = build_classifier(config.model.body, data.input_size, data.output_size, **config.model.chosen())
         super().__init__(config, data, model)
 
     def _judge(self, batch: Batch, depth: int | None) -> Sums:
@@ -107,14 +108,14 @@ class ClassificationTask(AccuracyTask):
 
 
 class RegressionTask(SequenceTask):
-    """Numbers of a sequence, by TrellisRegressor."""
+    """Numbers of a sequence."""
 
     metric = "mse"
     summed = ("loss", "error", "count")
-    model: TrellisRegressor
+    model: SequenceRegressor
 
     def __init__(self, config: Config, data: SequenceData) -> None:
-        model = TrellisRegressor(data.input_size, num_values=data.output_size, **config.model.chosen())
+        model = build_regressor(config.model.body, data.input_size, data.output_size, **config.model.chosen())
         super().__init__(config, data, model)
 
     def _judge(self, batch: Batch, depth: int | None) -> Sums:
@@ -130,13 +131,13 @@ class RegressionTask(SequenceTask):
 
 
 class TokenTask(AccuracyTask):
-    """An answer at some of the steps of a sequence of tokens, by TrellisLM."""
+    """An answer at some of the steps of a sequence of tokens, by a language model."""
 
-    model: TrellisLM
+    model: LanguageModel
 
     def __init__(self, config: Config, data: SequenceData) -> None:
         options = {"embedding_size": data.input_size, **config.model.chosen()}
-        model = TrellisLM(vocab_size=max(data.input_size, data.output_size), **options)
+        model = build_language_model(config.model.body, vocab_size=max(data.input_size, data.output_size), **options)
         super().__init__(config, data, model)
 
     def loss(

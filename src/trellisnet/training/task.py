@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import fields, replace
 
 from torch import Tensor, nn
 
-from trellisnet.core.trellis import TrellisNet
 from trellisnet.data.batches import Batch, Batches
+from trellisnet.models.bodies import options_of
 from trellisnet.models.body import State
 from trellisnet.models.pretrained import Pretrained
 from trellisnet.training.config import Config, ModelConfig
@@ -84,8 +83,9 @@ class Task(ABC):
 
 def _resolved(chosen: ModelConfig, model: Pretrained) -> ModelConfig:
     """With the defaults of the model and of its net; None stays what is no option of it or follows from others."""
-    defaults = {name: option.default for name, option in inspect.signature(TrellisNet).parameters.items()}
-    known = {**defaults, **model.config}
+    known = {**model.config, **options_of(model.net)}
+    known = {name: list(value) if isinstance(value, tuple) else value for name, value in known.items()}
+    known["cell"] = model.config.get("cell")
     return replace(
         chosen, **{f.name: known[f.name] for f in fields(chosen) if f.name in known and known[f.name] is not None}
     )
