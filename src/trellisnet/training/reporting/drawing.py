@@ -29,8 +29,8 @@ STYLE: dict[Any, Any] = {
     "axes.labelpad": 7,
     "axes.spines.right": False,
     "axes.spines.top": False,
-    "figure.constrained_layout.h_pad": 0.12,
-    "figure.constrained_layout.w_pad": 0.12,
+    "figure.constrained_layout.h_pad": 0.15,
+    "figure.constrained_layout.w_pad": 0.15,
     "figure.titlesize": 14,
     "figure.titleweight": "bold",
     "font.family": "DejaVu Sans",  # comes with matplotlib: the layout is the same on every machine

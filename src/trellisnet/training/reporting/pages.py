@@ -13,7 +13,7 @@ TONES = {  # on light paper and on dark paper; colour-blind readers can tell the
     "paper": ("#ffffff", "#1b2129"),
     "ink": ("#1c2530", "#e8edf2"),
     "soft": ("#5f6973", "#a3aeb9"),
-    "line": ("#d9dfe5", "#38414c"),
+    "line": ("#d3d9e0", "#3d4753"),
     "pale": ("#eef1f4", "#2a323c"),
     "blue": ("#0072b2", "#56b4e9"),
     "orange": ("#d55e00", "#f0914d"),
