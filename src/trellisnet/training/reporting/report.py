@@ -93,7 +93,7 @@ def _curves(summary: Summary) -> str:
     best = summary.best()
     caption = f"Best: {told(best[1], summary.metric)} after epoch {best[0]}." if best and summary.metric else ""
     return figures(
-        figure(loss_chart([Series("", summary.losses)]), "With dropout and all that is added to the loss."),
+        figure(loss_chart([Series("", summary.losses)]), "With dropout and all parts of the loss."),
         figure(_validation(summary), caption) if summary.metric else "",
         figure(_parts(summary), "The training loss is their sum.") if len(summary.parts) > 1 else "",
         figure(rates) if summary.rates else "",
