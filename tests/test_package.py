@@ -62,11 +62,11 @@ def test_the_metadata(wheel):
     assert about["License-File"] == "LICENSE"
     assert about["Requires-Python"] == ">=3.10"
     assert "Typing :: Typed" in about.get_all("Classifier")
-    assert {"bench", "dev", "tables", "text"} <= set(about.get_all("Provides-Extra"))
+    assert {"bench", "dev", "plots", "tables", "text"} <= set(about.get_all("Provides-Extra"))
     needed = [Requirement(each) for each in about.get_all("Requires-Dist")]
     core = {each.name for each in needed if each.marker is None}
     assert {"torch", "numpy", "safetensors"} <= core
-    assert not core & {"hatchling", "pytest", "pyarrow", "tokenizers", "torchvision"}
+    assert not core & {"hatchling", "matplotlib", "pytest", "pyarrow", "tokenizers", "torchvision"}
     assert about.get_payload() == (ROOT / "README.md").read_text()
     assert archive.read(f"trellisnet-{__version__}.dist-info/entry_points.txt").decode().split() == [
         *("[console_scripts]", "trellisnet", "=", "trellisnet.cli:script")
