@@ -8,7 +8,7 @@ import pytest
 from trellisnet.data import load
 from trellisnet.data.text.characters import MikolovCharacters
 from trellisnet.data.text.corpora import CORPORA, load_corpus
-from trellisnet.data.text.words import WordNumbers
+from trellisnet.data.text.words import WordTokeniser
 
 FILES = {
     "ptb.train.txt": b" no it was n't <unk> \n but it was \n",
@@ -69,7 +69,7 @@ def test_counts_are_checked_where_no_hash_is_known(small, monkeypatch):
 def test_a_word_that_the_training_text_has_not(small, monkeypatch):
     (small / "ptb.train.txt").write_bytes(b" it was \n")
     monkeypatch.setitem(CORPORA, "ptb-word", replace(CORPORA["ptb-word"], hashes={}))
-    with pytest.raises(ValueError, match=r"ptb\.test\.txt: has '<unk>', which the training text has not"):
+    with pytest.raises(ValueError, match=r"ptb\.test\.txt: has '<unk>', which is not in the training text"):
         load_corpus("ptb-word", small)
 
 
@@ -99,9 +99,9 @@ def test_real_words_are_those_of_split(real_data, name):
 def test_real_wikitext_103_valid_and_test(real_data):
     for split, tokens in zip(("valid", "test"), CORPORA["wikitext-103"].tokens[1:], strict=True):
         with open(f"{real_data}/wikitext-103/wiki.{split}.tokens", "rb") as file:
-            assert len(WordNumbers()(file.read())) == tokens
+            assert len(WordTokeniser()(file.read())) == tokens
 
 
 def test_lines_without_words_count():
-    assert len(WordNumbers()(b"\n\n a \n")) == 4
+    assert len(WordTokeniser()(b"\n\n a \n")) == 4
     assert len(MikolovCharacters()(b"\n  \n a \n")) == 4

@@ -69,10 +69,10 @@ def test_a_folder_is_dealt_out_by_file(tmp_path):
         (tmp_path / f"{i}.txt").write_text(f"text {i}\n")
     (tmp_path / ".hidden").write_bytes(b"\xff")
     splits = split_folder(tmp_path)
-    assert [len(parts) for parts in splits.values()] == [36, 2, 2]
-    assert len({part.path for parts in splits.values() for part in parts}) == 40
-    names = [hashlib.sha256(part.path.name.encode()).digest() for part in splits["valid"]]
-    assert max(names) < min(hashlib.sha256(part.path.name.encode()).digest() for part in splits["train"])
+    assert [len(ranges) for ranges in splits.values()] == [36, 2, 2]
+    assert len({file_range.path for ranges in splits.values() for file_range in ranges}) == 40
+    names = [hashlib.sha256(file_range.path.name.encode()).digest() for file_range in splits["valid"]]
+    assert max(names) < min(hashlib.sha256(file_range.path.name.encode()).digest() for file_range in splits["train"])
     with pytest.raises(ValueError, match="or at least 3 files, got 0"):
         split_folder(tmp_path / "nothing")
 
@@ -130,7 +130,7 @@ def test_bpe_writes_any_text(path, tmp_path):
 
 @pytest.mark.parametrize("kind", ["characters", "words"])
 def test_a_text_without_blanks(tmp_path, kind, monkeypatch):
-    monkeypatch.setattr("trellisnet.data.text.parts.BLOCK", 1000)
+    monkeypatch.setattr("trellisnet.data.text.ranges.BLOCK", 1000)
     path = tmp_path / "genome.txt"
     path.write_text("ACGTé" * 40_000, encoding="utf-8")
     if kind == "words":
