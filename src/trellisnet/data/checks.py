@@ -1,4 +1,4 @@
-"""Checks of arguments that several kinds of data share."""
+"""Checks that several kinds of data share."""
 
 from __future__ import annotations
 
@@ -11,5 +11,9 @@ T = TypeVar("T")
 
 
 def pick(name: str, value: str, choices: Mapping[str, T]) -> T:
-    """The choice of that name, or an error that names them all."""
+    """Return the choice of this name.
+
+    Raises:
+        ValueError: there is none; the message lists all names.
+    """
     return choices[one_of(name, value, choices)]

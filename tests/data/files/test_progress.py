@@ -5,7 +5,7 @@ def work():
     with progress("working hard", total=10, unit="things") as bar:
         bar.add(3)
         bar.restart()
-        bar.of(20)
+        bar.set_total(20)
         bar.add(20)
 
 

@@ -137,7 +137,7 @@ def test_a_file_that_is_not_all_of_cifar(tmp_path):
     ("content", "message"),
     [
         (b"", "is empty"),
-        (bytes(3072), "must have a multiple of 3,073 bytes, a record each, got 3,072"),
+        (bytes(3072), "must have a multiple of 3,073 bytes, one record each, got 3,072"),
         (bytes(3073) + b"\x0b" + bytes(3072), r"labels must be in \[0, 10\), got 11 in record 1"),
     ],
 )

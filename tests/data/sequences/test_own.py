@@ -153,7 +153,7 @@ def test_numpy_files(tmp_path):
         (
             lambda row: None,
             {"time": "label"},
-            r"column 'label', line \d+: a series must have one row a moment, got (odd|even) twice",
+            r"column 'label', line \d+: a series must have one row per time, got (odd|even) twice",
         ),
     ],
 )
@@ -203,7 +203,7 @@ def test_bad_files(tmp_path, name, content, message):
     [
         ({"label": [0, 1]}, "must have an array 'values', got 'label'"),
         ({"values": np.ones((3, 4))}, "must have an array 'label', got 'values'"),
-        ({"values": np.ones((3, 4)), "label": [0, 1]}, r"'label' must have 3 rows, one a series, got shape \(2,\)"),
+        ({"values": np.ones((3, 4)), "label": [0, 1]}, r"'label' must have 3 rows, one per series, got shape \(2,\)"),
         ({"values": np.ones((3, 4)), "label": [0, 1, 7]}, r"labels must be in \[0, 3\), got 7 in record 2"),
         ({"values": np.ones((3, 4)), "label": [0, 1, -1]}, r"labels must be in \[0, 3\), got -1 in record 2"),
         ({"values": np.ones((3, 4)), "label": [0, 1, 0.5]}, r"labels must be integers, got 0\.5"),

@@ -1,4 +1,4 @@
-"""Taking named files out of archives."""
+"""Extract named files from archives."""
 
 from __future__ import annotations
 
@@ -13,10 +13,13 @@ from typing import IO
 
 
 def unpack(archive: Path, members: Sequence[str], folder: Path) -> None:
-    """Write `members` of a zip or tar archive into `folder`, each under its last name.
+    """Extract `members` of a zip or tar archive into `folder`, each under the last component of its path.
 
-    Only what is asked for is written, and the archive's own paths are never used as places to write to: whatever else
-    it holds, links and `../` among it, stays inside.
+    Nothing else is written, and the paths inside the archive are never used as target paths. So links and `../` in the
+    archive are harmless.
+
+    Raises:
+        ValueError: the archive is damaged, or a member is missing or not a regular file.
     """
     folder.mkdir(parents=True, exist_ok=True)
     try:
@@ -29,7 +32,7 @@ def unpack(archive: Path, members: Sequence[str], folder: Path) -> None:
             with tarfile.open(archive) as tar:
                 for member in members:
                     found = tar.getmember(member)
-                    content = tar.extractfile(found) if found.isreg() else None  # a link could lead anywhere
+                    content = tar.extractfile(found) if found.isreg() else None  # a link may point anywhere
                     if content is None:
                         raise ValueError(f"{archive}: {member} must be a regular file")
                     with content:
