@@ -13,7 +13,7 @@ def small_blocks(monkeypatch):
     "text", [b"", b"a", b"a\n", b"one two three four\nfive\n", b"averyveryverylongword and\nmore", b"\n\n"]
 )
 @pytest.mark.parametrize("separators", [b" \n", b"\n", b""])
-def test_blocks_are_the_text_and_tear_no_word(tmp_path, text, separators):
+def test_blocks_are_the_text_and_split_no_word(tmp_path, text, separators):
     path = tmp_path / "a"
     path.write_bytes(text)
     found = list(blocks(FileRange(path), separators))

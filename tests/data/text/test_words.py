@@ -11,15 +11,15 @@ TEXTS = st.lists(st.lists(LETTERS, max_size=60).map(b"".join), max_size=5)
 
 
 def expected(texts):
-    numbers, result = {}, []
+    ids, result = {}, []
     for text in texts:
         found = text.replace(b"\n", b" <eos> ").split()
-        result.append([numbers.setdefault(word, len(numbers)) for word in found])
-    return list(numbers), result
+        result.append([ids.setdefault(word, len(ids)) for word in found])
+    return list(ids), result
 
 
 @given(TEXTS)
-def test_words_are_those_of_split(texts):
+def test_words_equal_bytes_split(texts):
     tokeniser = WordTokeniser()
     result = [tokeniser(text).tolist() for text in texts]
     assert (tokeniser._words, result) == expected(texts)
@@ -41,7 +41,7 @@ def test_words_that_share_a_slot(monkeypatch):
     assert [tokeniser(text).tolist() for text in texts] == expected(texts)[1]
 
 
-def test_an_endless_word_is_an_error():
+def test_a_very_long_word_is_an_error():
     with pytest.raises(
         ValueError, match="words must have at most 65,536 bytes, got one of 70,000 that begins with b'aaaa"
     ):
