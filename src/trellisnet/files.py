@@ -28,12 +28,11 @@ def replacing(*paths: Path) -> Iterator[list[Path]]:
         yield temporary
         for file, mode in zip(temporary, modes, strict=True):
             file.chmod(mode)  # the writer may have made a new file that only its owner can read
-            with file.open("rb+") as opened:
-                os.fsync(opened.fileno())
+            sync(file)
         for file, path in zip(temporary, paths, strict=True):
             file.replace(path)
         for folder in {path.parent for path in paths}:
-            _sync_folder(folder)
+            sync(folder)
     finally:
         for file in temporary:
             file.unlink(missing_ok=True)
@@ -46,11 +45,11 @@ def remove_leftovers(*folders: Path) -> None:
             file.unlink(missing_ok=True)
 
 
-def _sync_folder(folder: Path) -> None:
-    """Sync the entries of a folder, so that a rename survives a power failure; only POSIX systems can."""
-    if os.name != "posix":
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
+def sync(path: Path) -> None:
+    """Write the content of a file, or the entries of a folder, to the disk, so that it survives a power failure."""
+    if path.is_dir() and os.name != "posix":
+        return  # other systems cannot sync a folder
+    descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
     try:
         os.fsync(descriptor)
     finally:

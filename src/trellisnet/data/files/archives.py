@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tarfile
 import zipfile
@@ -10,6 +9,8 @@ import zlib
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import IO
+
+from trellisnet.files import replacing
 
 
 def unpack(archive: Path, members: Sequence[str], folder: Path) -> None:
@@ -44,12 +45,5 @@ def unpack(archive: Path, members: Sequence[str], folder: Path) -> None:
 
 
 def _write(stream: IO[bytes], target: Path) -> None:
-    part = target.with_name(f".{target.name}.{os.getpid()}")
-    try:
-        with part.open("wb") as file:
-            shutil.copyfileobj(stream, file, 2**20)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(target)
-    finally:
-        part.unlink(missing_ok=True)
+    with replacing(target) as (temporary,), temporary.open("wb") as file:
+        shutil.copyfileobj(stream, file, 2**20)

@@ -11,6 +11,8 @@ from pathlib import Path
 
 from filelock import FileLock
 
+from trellisnet.files import sync
+
 CACHE_VARIABLE = "TRELLISNET_CACHE"
 
 
@@ -89,9 +91,9 @@ def _build(entry: Path, build: Callable[[Path], None]) -> None:
         staging.mkdir()
         build(staging)
         for path in (*staging.iterdir(), staging):
-            _sync(path)
+            sync(path)
         staging.rename(entry)
-        _sync(entry.parent)
+        sync(entry.parent)
     except OSError as error:
         if error.filename is not None and staging not in (Path(error.filename), *Path(error.filename).parents):
             raise  # an error of an input file, not of the cache
@@ -100,13 +102,3 @@ def _build(entry: Path, build: Callable[[Path], None]) -> None:
         ) from error
     finally:
         shutil.rmtree(staging, ignore_errors=True)
-
-
-def _sync(path: Path) -> None:
-    if path.is_dir() and os.name == "nt":
-        return  # Windows has no way to sync a folder
-    descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
