@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TypeVar
 
 from trellisnet.core.checks import one_of
@@ -17,3 +18,16 @@ def pick(name: str, value: str, choices: Mapping[str, T]) -> T:
         ValueError: there is none; the message lists all names.
     """
     return choices[one_of(name, value, choices)]
+
+
+def check_file(path: Path) -> None:
+    """Check that a file exists and has content.
+
+    Raises:
+        FileNotFoundError: it is not a file.
+        ValueError: it is empty.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"path must be a file, got {str(path)!r}")
+    if path.stat().st_size == 0:
+        raise ValueError(f"{path}: is empty")

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trellisnet.data.checks import check_file
 from trellisnet.data.sequences.series import Series
 
 SUFFIXES = (".npy", ".npz")
@@ -64,10 +65,7 @@ def read_arrays(path: Path, targets: str | None) -> Series:
 
 
 def _read(path: Path) -> dict[str, NDArray[Any]]:
-    if not path.is_file():
-        raise FileNotFoundError(f"path must be a file, got {str(path)!r}")
-    if path.stat().st_size == 0:
-        raise ValueError(f"{path}: is empty")
+    check_file(path)
     try:
         with path.open("rb") as file:
             content = np.load(file, allow_pickle=False)

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trellisnet.data.checks import check_file
+
 SUFFIXES = (".csv", ".parquet")
 
 
@@ -73,12 +75,7 @@ def read_table(path: Path, columns: Sequence[str]) -> Table:
         FileNotFoundError: there is no such file.
         ValueError: the file is damaged or empty, or a column is missing.
     """
-    if not path.is_file():
-        raise FileNotFoundError(f"path must be a file, got {str(path)!r}")
-    if path.suffix not in SUFFIXES:
-        raise ValueError(f"{path}: must end in {' or '.join(SUFFIXES)}")
-    if path.stat().st_size == 0:
-        raise ValueError(f"{path}: is empty")
+    check_file(path)
     table = _read_csv(path, columns) if path.suffix == ".csv" else _read_parquet(path, columns)
     if len(table) == 0:
         raise ValueError(f"{path}: has no rows")
