@@ -15,7 +15,7 @@ def test_errors_name_bad_names_and_options(tmp_path):
         load("ptb")
     with pytest.raises(ValueError, match=r"option of the dataset 'adding' must be one of 'steps', .*, got 'stesp'"):
         load("adding", stesp=3)
-    with pytest.raises(ValueError, match="root belongs to the benchmarks' files; the dataset 'text' wants path"):
+    with pytest.raises(ValueError, match="root belongs to the benchmarks' files; the dataset 'text' needs path"):
         load("text", tmp_path)
     data = load("adding", steps=5)
     with pytest.raises(ValueError, match="split must be one of 'train', 'valid', 'test', got 'dev'"):

@@ -42,7 +42,7 @@ def load(name: str, root: str | Path | None = None, **options: Any) -> TextData 
         options: options of the dataset: the parameters of its function in `DATASETS`.
 
     Raises:
-        ValueError: there is no such dataset or option, or a file is not what it should be.
+        ValueError: there is no such dataset or option, or a file is damaged or not the expected one.
         MissingDataError: the files of a benchmark are not found and cannot be downloaded.
 
     >>> data = load("adding", steps=50)
@@ -56,7 +56,7 @@ def load(name: str, root: str | Path | None = None, **options: Any) -> TextData 
     if "root" in known:
         options["root"] = root
     elif root is not None and name in ("text", "series"):
-        raise ValueError(f"root belongs to the benchmarks' files; the dataset {name!r} wants path")
+        raise ValueError(f"root belongs to the benchmarks' files; the dataset {name!r} needs path")
     for option in options:
         pick(f"option of the dataset {name!r}", option, known)
     return loader(**options)

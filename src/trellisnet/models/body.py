@@ -159,7 +159,7 @@ def needs_state(body: nn.Module, state: State) -> State:
         ValueError: it is None, so the sequences cannot continue.
     """
     if state is None:
-        raise ValueError(f"body {type(body).__name__} gave no state to go on from, which this needs")
+        raise ValueError(f"body {type(body).__name__} returned no state to continue from")
     return state
 
 

@@ -14,7 +14,7 @@ from trellisnet.models.body import State, select_rows
 
 # The interface of a model for generation: from token ids (B, T), the state before them and the lengths of the rows
 # (None: all T) to the log-probabilities (B, V) of the next token of each row and the state at its end. Ids and
-# log-probabilities are on the CPU, the latter in double precision, on whatever device the model is.
+# log-probabilities are on the CPU, the latter in double precision, on any device of the model.
 NextToken = Callable[[Tensor, State, Sequence[int] | None], tuple[Tensor, State]]
 
 

@@ -183,7 +183,7 @@ class LanguageModel(TextMethods):
         """Return the number of steps after the context of the history "discard"."""
         horizon = self.options.horizon
         if state is not None:
-            raise ValueError("state must be None with history='discard', which starts every window anew")
+            raise ValueError("state must be None with history='discard', which starts every window without one")
         if horizon is None:
             raise ValueError("history='discard' needs a model with a horizon, got None")
         if ids.shape[1] <= horizon:

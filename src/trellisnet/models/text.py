@@ -217,7 +217,7 @@ class TextMethods(Pretrained):
         if ids.dim() != 1 or (ids.is_floating_point() and ids.numel()):
             raise TypeError(f"{name} must be text or a sequence of integers, got {text!r}")
         if not len(ids):
-            raise ValueError(f"{name} must not be empty: there is nothing to go on from")
+            raise ValueError(f"{name} must not be empty: there is nothing to continue")
         encoded: list[int] = self._to_ids(name, ids.unsqueeze(0))[0].tolist()
         return encoded
 
