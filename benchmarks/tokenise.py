@@ -20,9 +20,9 @@ from pathlib import Path
 import numpy as np
 
 from measure import status
-from trellisnet.data.text.parts import Part
+from trellisnet.data.text.ranges import FileRange
 from trellisnet.data.text.tokenise import tokenise
-from trellisnet.data.text.words import WordNumbers
+from trellisnet.data.text.words import WordTokeniser
 
 VOCABULARY = 267_734  # and <eos>
 SIZE = 540_000_000
@@ -67,7 +67,7 @@ def ours(path: Path) -> tuple[int, int]:
     """What `load` does, into a fresh cache."""
     with tempfile.TemporaryDirectory(dir=path.parent) as cache:
         os.environ["TRELLISNET_CACHE"] = cache
-        vocabulary, ids = tokenise("bench", {"train": [Part(path)]}, "words", WordNumbers, add_unknown=False)
+        vocabulary, ids = tokenise("bench", {"train": [FileRange(path)]}, "words", WordTokeniser, add_unknown=False)
         return len(ids["train"]), len(vocabulary)
 
 

@@ -17,7 +17,7 @@ def test_all_files_are_replaced_together(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
 
 
-def test_a_failure_touches_nothing(tmp_path):
+def test_a_failure_leaves_the_old_files(tmp_path):
     path = tmp_path / "a"
     path.write_text("old")
 
@@ -32,8 +32,8 @@ def test_a_failure_touches_nothing(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-@pytest.mark.skipif(os.name != "posix", reason="rights are those of POSIX")
-def test_files_get_ordinary_rights(tmp_path):
+@pytest.mark.skipif(os.name != "posix", reason="checks POSIX permissions")
+def test_files_get_the_permissions_of_the_umask(tmp_path):
     before = os.umask(0o027)
     try:
         with replacing(tmp_path / "a") as (file,):

@@ -24,11 +24,11 @@ def test_decoding_undoes_encoding(kind, text, tmp_path):
     assert pickle.loads(pickle.dumps(vocabulary)) == vocabulary
 
 
-def test_only_ascii_blanks_part_words():
+def test_only_ascii_white_space_separates_words():
     assert Vocabulary(["a\u00a0b", "c"], "words").encode("a\u00a0b\tc") == [0, 1]
 
 
-def test_what_is_unknown():
+def test_unknown_tokens():
     assert Vocabulary(["a", "<unk>"], "characters").encode("abba") == [0, 1, 1, 0]
     with pytest.raises(ValueError, match="text must be of the vocabulary's characters, got 'b' at position 1"):
         Vocabulary(["a"], "characters").encode("ab")
@@ -36,7 +36,7 @@ def test_what_is_unknown():
         Vocabulary(["a"], "words").encode("a\n")
 
 
-def test_bad_arguments():
+def test_errors_name_bad_arguments():
     with pytest.raises(TypeError, match="text must be a string, got bytes"):
         Vocabulary(["a"], "characters").encode(b"a")
     with pytest.raises(ValueError, match="kind must be one of 'characters', 'words', 'bpe', got 'letters'"):
@@ -50,7 +50,7 @@ def test_bad_arguments():
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"tokens": ["a"], "kind": "letters"}'])
-def test_a_file_that_is_no_vocabulary(tmp_path, content):
+def test_a_file_that_is_not_a_vocabulary_is_an_error(tmp_path, content):
     (tmp_path / "vocabulary.json").write_text(content)
     with pytest.raises(ValueError, match=r"vocabulary\.json: not a vocabulary"):
         Vocabulary.load(tmp_path)

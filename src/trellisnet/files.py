@@ -1,4 +1,4 @@
-"""Files that are either the old ones or the new ones, never half of each."""
+"""Replace files atomically: a reader finds the old files or complete new ones."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ TEMPORARY = ".tmp"
 
 @contextmanager
 def replacing(*paths: Path) -> Iterator[list[Path]]:
-    """Give temporary names to write to; if all goes well they are synced and take the places of `paths`, in order.
+    """Yield temporary files to write to, one per path; on success, sync them and rename them to `paths`, in order.
 
-    All are complete on the disk before the first is renamed. If the writing fails, nothing of `paths` has been touched;
-    the temporary files are gone in any case.
+    All files are complete on the disk before the first is renamed. If writing fails, no file of `paths` is changed. The
+    temporary files are removed in both cases.
     """
     temporary: list[Path] = []
     try:
@@ -24,33 +24,32 @@ def replacing(*paths: Path) -> Iterator[list[Path]]:
             file = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}{TEMPORARY}")
             file.open("xb").close()
             temporary.append(file)
-        rights = [file.stat().st_mode for file in temporary]
+        modes = [file.stat().st_mode for file in temporary]
         yield temporary
-        for file, mode in zip(temporary, rights, strict=True):
-            file.chmod(mode)  # who wrote it may have made a new file that only its owner can read
-            with file.open("rb+") as opened:
-                os.fsync(opened.fileno())
+        for file, mode in zip(temporary, modes, strict=True):
+            file.chmod(mode)  # the writer may have made a new file that only its owner can read
+            sync(file)
         for file, path in zip(temporary, paths, strict=True):
             file.replace(path)
         for folder in {path.parent for path in paths}:
-            _sync_folder(folder)
+            sync(folder)
     finally:
         for file in temporary:
             file.unlink(missing_ok=True)
 
 
 def remove_leftovers(*folders: Path) -> None:
-    """Remove what killed programs left of `replacing` in folders that nobody else writes into now."""
+    """Remove the temporary files of killed programs. No other program may be writing to these folders."""
     for folder in folders:
         for file in folder.glob(f".*{TEMPORARY}"):
             file.unlink(missing_ok=True)
 
 
-def _sync_folder(folder: Path) -> None:
-    """Make the renaming itself last, where the system has a way to ask for it."""
-    if os.name != "posix":
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
+def sync(path: Path) -> None:
+    """Write the content of a file, or the entries of a folder, to the disk, so that it survives a power failure."""
+    if path.is_dir() and os.name != "posix":
+        return  # other systems cannot sync a folder
+    descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
     try:
         os.fsync(descriptor)
     finally:

@@ -1,4 +1,4 @@
-"""The tokens of a text, and how a text is split into them and put together again."""
+"""The tokens of a text; conversion of text to token ids and back."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ END_OF_LINE = "<eos>"
 UNKNOWN = "<unk>"
 KINDS = ("characters", "words", "bpe")
 FILE_NAME = "vocabulary.json"
-WORD = re.compile(r"[^\t\n\v\f\r ]+")  # separated by ASCII blanks only: others can stand inside a word
+WORD = re.compile(r"[^\t\n\v\f\r ]+")  # only ASCII white space separates words: a word can contain other blanks
 
 
 class Vocabulary:
-    r"""The tokens of a text by number, the most frequent first.
+    r"""The tokens of a text by id, usually the most frequent first.
 
-    Characters: every character is a token, the end of a line among them. Words: what stands between blanks is a token,
-    and `<eos>` ends a line. BPE: pieces of words, learned from a text; `merges` tells how.
-    What is not in the vocabulary becomes `<unk>` if that is, and is an error otherwise.
+    Characters: every character is a token, also the end of a line. Words: every word between white space is a token,
+    and `<eos>` ends a line. BPE: tokens are pieces of words, learned from a text and built by `merges`.
+    A token that is not in the vocabulary is encoded as `<unk>` if the vocabulary has that, and is an error otherwise.
 
     Args:
-        tokens: all different.
+        tokens: the tokens in the order of their ids; all different.
         kind: "characters", "words" or "bpe".
-        merges: of "bpe": the pairs of pieces to join, in order.
+        merges: for "bpe": the pairs of pieces to join, in order.
 
     >>> words = Vocabulary(["the", "<eos>", "cat", "<unk>"], "words")
     >>> words.encode("the cat\nthe dog\n")
@@ -46,10 +46,10 @@ class Vocabulary:
         self.merges = None if merges is None else [(left, right) for left, right in merges]
         if wrong := [token for token in self.tokens if not isinstance(token, str)]:
             raise TypeError(f"tokens must be strings, got {wrong[0]!r}")
-        self.index = {token: number for number, token in enumerate(self.tokens)}
+        self.index = {token: i for i, token in enumerate(self.tokens)}
         if len(self.index) < len(self.tokens):
-            twice = next(token for number, token in enumerate(self.tokens) if self.index[token] != number)
-            raise ValueError(f"tokens must differ, got {twice!r} more than once")
+            repeated = next(token for i, token in enumerate(self.tokens) if self.index[token] != i)
+            raise ValueError(f"tokens must differ, got {repeated!r} more than once")
         self._tokenizer: Any = None
 
     def __len__(self) -> int:
@@ -60,47 +60,55 @@ class Vocabulary:
             return NotImplemented
         return (self.tokens, self.kind, self.merges) == (other.tokens, other.kind, other.merges)
 
-    __hash__ = None  # type: ignore[assignment]  # it has lists
+    __hash__ = None  # type: ignore[assignment]  # lists are mutable
 
     def __repr__(self) -> str:
         return f"Vocabulary({len(self)} {self.kind})"
 
     def encode(self, text: str) -> list[int]:
-        """The numbers of the tokens of a text."""
+        """Return the token ids of a text.
+
+        Raises:
+            ValueError: the vocabulary has neither a token of the text nor `<unk>`.
+        """
         if not isinstance(text, str):
             raise TypeError(f"text must be a string, got {type(text).__name__}")
         if self.kind == "bpe":
             lines = text.splitlines(keepends=True)
-            return [number for line in self._bpe().encode_batch(lines) for number in line.ids]
-        pieces = text if self.kind == "characters" else _words(text)
+            return [i for line in self._bpe().encode_batch(lines) for i in line.ids]
+        tokens = text if self.kind == "characters" else _words(text)
         unknown = self.index.get(UNKNOWN)
-        numbers = [self.index.get(piece, unknown) for piece in pieces]
-        if None in numbers:
-            at = numbers.index(None)
-            raise ValueError(f"text must be of the vocabulary's {self.kind}, got {pieces[at]!r} at position {at}")
-        return [number for number in numbers if number is not None]
+        ids = [self.index.get(token, unknown) for token in tokens]
+        if None in ids:
+            at = ids.index(None)
+            raise ValueError(f"text must be of the vocabulary's {self.kind}, got {tokens[at]!r} at position {at}")
+        return [i for i in ids if i is not None]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of the numbers of some tokens."""
-        numbers = [int(number) for number in ids]
-        for number in numbers:
-            if not 0 <= number < len(self.tokens):
-                raise ValueError(f"ids must be in [0, {len(self.tokens)}), got {number}")
+        """Return the text of token ids.
+
+        Raises:
+            ValueError: an id is out of range.
+        """
+        ids = [int(i) for i in ids]
+        for i in ids:
+            if not 0 <= i < len(self.tokens):
+                raise ValueError(f"ids must be in [0, {len(self.tokens)}), got {i}")
         if self.kind == "bpe":
-            return str(self._bpe().decode(numbers))
-        tokens = [self.tokens[number] for number in numbers]
+            return str(self._bpe().decode(ids))
+        tokens = [self.tokens[i] for i in ids]
         if self.kind == "characters":
             return "".join(tokens)
         lines = " ".join("\n" if token == END_OF_LINE else token for token in tokens)
         return lines.replace(" \n", "\n").replace("\n ", "\n")
 
     def save(self, folder: str | Path) -> None:
-        """Write `vocabulary.json` into a folder."""
+        """Write `vocabulary.json` to a folder."""
         with replacing(Path(folder) / FILE_NAME) as (file,):
             file.write_text(self.to_json(), encoding="utf-8")
 
     def to_json(self) -> str:
-        """What `save` writes."""
+        """Return the content of the file that `save` writes."""
         content: dict[str, object] = {"kind": self.kind, "tokens": self.tokens}
         if self.merges is not None:
             content["merges"] = self.merges
@@ -108,7 +116,12 @@ class Vocabulary:
 
     @classmethod
     def load(cls, folder: str | Path) -> Vocabulary:
-        """Read what `save` wrote."""
+        """Read the `vocabulary.json` of a folder.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+            ValueError: it is not a vocabulary.
+        """
         path = Path(folder) / FILE_NAME
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
@@ -123,11 +136,15 @@ class Vocabulary:
         return self._tokenizer
 
     def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "_tokenizer": None}  # made again where it is needed
+        return {**self.__dict__, "_tokenizer": None}  # rebuilt on first use
 
 
 def require_tokenizers() -> Any:
-    """The package, or an error that says how to get it."""
+    """Import and return the `tokenizers` package.
+
+    Raises:
+        ImportError: names the extra that installs it.
+    """
     try:
         import tokenizers  # noqa: PLC0415
     except ImportError as error:
@@ -136,7 +153,7 @@ def require_tokenizers() -> Any:
 
 
 def make_tokenizer(index: Mapping[str, int], merges: Sequence[tuple[str, str]]) -> Any:
-    """A tokenizer of the `tokenizers` package on bytes: there is no text that it does not know."""
+    """Build a byte-level BPE tokenizer of the `tokenizers` package; it can encode any text."""
     tokenizers = require_tokenizers()
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=dict(index), merges=list(merges)))
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)

@@ -7,7 +7,7 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path_factory, monkeypatch):
-    """Every test has a cache of its own, and sees no data but what it makes."""
+    """Every test has its own cache, and finds only the data that it creates."""
     folder = tmp_path_factory.mktemp("cache")
     monkeypatch.setenv("TRELLISNET_CACHE", str(folder))
     monkeypatch.delenv("TRELLISNET_DATA", raising=False)
@@ -15,7 +15,7 @@ def cache(tmp_path_factory, monkeypatch):
 
 
 class Server:
-    """A real HTTP server. `files` are what it has; `broken` says what is wrong with the first answers for a file."""
+    """A real HTTP server. `files` are its contents by name; `broken` lists the faults of the first answers per file."""
 
     def __init__(self):
         self.files, self.broken, self.asked = {}, {}, []

@@ -10,7 +10,7 @@ from trellisnet.data import ItemBatches, Items, TextBatches
 
 
 class Ragged(Items):
-    """Sequence i has its own number at each step, and itself as answer."""
+    """Sequence i has the value i + 1 at each step, and the target i."""
 
     def __init__(self, count):
         self.lengths = 1 + np.arange(count) * 7 % 5
@@ -42,7 +42,7 @@ def flat(batch):
 
 
 def joined(batches):
-    """One batch of the parts of several processes."""
+    """The rows of several processes as one batch."""
     lengths = [] if batches[0].lengths is None else torch.cat([batch.lengths for batch in batches]).tolist()
     inputs, targets = (torch.cat([getattr(batch, name) for batch in batches]) for name in ("inputs", "targets"))
     return inputs.tolist(), targets.tolist(), lengths, batches[0].continues
@@ -50,7 +50,7 @@ def joined(batches):
 
 @pytest.mark.parametrize("make", MAKERS)
 @pytest.mark.parametrize("world_size", [2, 4])
-def test_shards_are_what_one_process_sees(make, world_size):
+def test_the_shards_of_all_processes_are_the_batches_of_one(make, world_size):
     one, many = make(), [make(rank=rank, world_size=world_size) for rank in range(world_size)]
     for _ in range(3):
         expected = [flat(batch) for batch in one]
@@ -62,8 +62,8 @@ def test_shards_are_what_one_process_sees(make, world_size):
 @pytest.mark.parametrize("make", MAKERS)
 @pytest.mark.parametrize("stop", [0, 1, 5, 7, 9])
 @pytest.mark.parametrize("world_size", [1, 2])
-def test_a_restored_cursor_goes_on_exactly(make, stop, world_size):
-    """Also with another number of processes than before, and through JSON."""
+def test_a_restored_position_continues_exactly(make, stop, world_size):
+    """Also with another number of processes, and through JSON."""
     whole = make()
     expected = [flat(batch) for _ in range(3) for batch in whole]
     first = make(rank=0, world_size=world_size)
@@ -82,7 +82,7 @@ def test_a_restored_cursor_goes_on_exactly(make, stop, world_size):
     assert rest == expected[stop:]
 
 
-def test_a_cursor_at_the_end_of_an_epoch_still_has_that_end_before_it():
+def test_a_position_after_the_last_batch_is_still_in_that_epoch():
     batches = item_batches()
     for _ in batches:
         state = batches.state_dict()
@@ -110,13 +110,13 @@ def test_every_token_is_a_target_once(tokens, batch_size, steps, context):
     assert [batch.continues for batch in found] == [i > 0 and context == 0 for i in range(len(found))]
 
 
-def test_text_batches_are_what_models_read():
+def test_text_batches_have_the_shape_that_models_read():
     batch = next(iter(text_batches()))
     assert batch.inputs.dtype == batch.targets.dtype == torch.int64
     assert batch.inputs.shape == batch.targets.shape == (8, 16)
 
 
-def test_padding_is_up_to_the_longest_of_all_processes():
+def test_padding_reaches_the_longest_sequence_of_all_processes():
     shards = [next(iter(item_batches(rank=rank, world_size=4))) for rank in range(4)]
     assert len({shard.inputs.shape for shard in shards}) == 1
     for shard in shards:
@@ -125,7 +125,7 @@ def test_padding_is_up_to_the_longest_of_all_processes():
             assert not row[length:].any()
 
 
-def test_every_epoch_is_a_new_order_of_all_items():
+def test_every_epoch_has_all_items_in_a_new_order():
     batches = item_batches()
     epochs = [torch.cat([batch.targets for batch in batches]).tolist() for _ in range(2)]
     assert epochs[0] != epochs[1]
@@ -135,13 +135,13 @@ def test_every_epoch_is_a_new_order_of_all_items():
     assert torch.cat([batch.targets for batch in ItemBatches(Ragged(50), 8)]).tolist() == list(range(50))
 
 
-def test_the_last_batch():
+def test_the_last_batch_is_divided_or_dropped():
     assert [len(batch.targets) for batch in item_batches()] == [8] * 6 + [2]
     assert [len(batch.targets) for batch in item_batches(drop_last=True)] == [8] * 6
     assert [sum(1 for _ in item_batches(rank=rank, world_size=4)) for rank in range(4)] == [7, 7, 6, 6]
 
 
-def test_a_batch_moves_to_a_device():
+def test_the_lengths_of_a_batch_stay_on_the_cpu():
     batch = next(iter(item_batches())).to("meta")
     assert batch.inputs.device.type == batch.targets.device.type == "meta"
     assert batch.lengths.device.type == "cpu"
@@ -155,7 +155,7 @@ def test_a_batch_moves_to_a_device():
         ({"world_size": 0}, "world_size must be an integer >= 1, got 0"),
     ],
 )
-def test_bad_arguments(options, message):
+def test_errors_name_bad_arguments(options, message):
     for make in MAKERS:
         with pytest.raises(ValueError, match=message):
             make(**options)

@@ -3,19 +3,19 @@ import pytest
 from trellisnet.data import DATASETS, load
 
 
-def test_the_names_are_those_of_the_paper_and_our_own():
+def test_the_names_of_all_datasets():
     assert set(DATASETS) == {
         *("ptb-word", "ptb-char", "wikitext-2", "wikitext-103", "seq-mnist", "perm-mnist", "seq-cifar10"),
         *("copy-memory", "adding", "python-library", "text", "series"),
     }
 
 
-def test_bad_names_and_options(tmp_path):
+def test_errors_name_bad_names_and_options(tmp_path):
     with pytest.raises(ValueError, match=r"name must be one of 'ptb-word', .*, got 'ptb'"):
         load("ptb")
     with pytest.raises(ValueError, match=r"option of the dataset 'adding' must be one of 'steps', .*, got 'stesp'"):
         load("adding", stesp=3)
-    with pytest.raises(ValueError, match="root belongs to the benchmarks' files; the dataset 'text' wants path"):
+    with pytest.raises(ValueError, match="root belongs to the benchmarks' files; the dataset 'text' needs path"):
         load("text", tmp_path)
     data = load("adding", steps=5)
     with pytest.raises(ValueError, match="split must be one of 'train', 'valid', 'test', got 'dev'"):

@@ -23,7 +23,7 @@ def load(name, **options):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_logits_and_auxiliary_logits_are_the_authors(name):
+def test_logits_and_auxiliary_logits_equal_the_authors(name):
     settings, run = recorded(name)
     lm = load(name, aux_every=settings["aux_every"])
     features = lm.features(run["ids"], aux=True)
@@ -36,7 +36,7 @@ def test_logits_and_auxiliary_logits_are_the_authors(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_training_gives_the_authors_losses(name):
+def test_training_losses_equal_the_authors(name):
     settings, run = recorded(name)
     training = settings["training"]
     lm = load(name, aux_every=settings["aux_every"], aux_weight=training["aux_weight"]).train()
@@ -69,7 +69,7 @@ def test_an_untied_model_keeps_both_embeddings(tmp_path):
     assert torch.equal(lm.head.weight, lm.embedding.weight + 1)
 
 
-def test_the_paper_knows_the_depth_of_its_own_models(tmp_path):
+def test_the_depth_defaults_to_the_papers_for_its_own_models(tmp_path):
     tensors = {
         "encoder.weight": torch.zeros(50, 200),
         "decoder.weight": torch.zeros(50, 200),
@@ -89,7 +89,7 @@ class Harmful:
         return os.mkdir, (str(Harmful.target),)
 
 
-def test_a_pickle_that_does_something_is_refused_and_does_nothing(tmp_path):
+def test_a_pickle_that_executes_code_is_refused_and_not_executed(tmp_path):
     Harmful.target = tmp_path / "harm"
     torch.save({"encoder.weight": torch.zeros(2, 2), "x": Harmful()}, tmp_path / "harmful.pkl")
     (tmp_path / "plain.pkl").write_bytes(pickle.dumps(Harmful()))
@@ -156,7 +156,7 @@ def test_a_checkpoint_that_does_not_fit_is_refused(name, edit, message, tmp_path
         TrellisLM.from_authors(tmp_path / "changed.pkl", 4)
 
 
-def test_a_broken_file_is_named(tmp_path):
+def test_errors_name_a_broken_file(tmp_path):
     for content in ((FIXTURES / "lm-tied.pkl").read_bytes()[:3000], b"", b"hello", b"\x80\x02."):
         (tmp_path / "short.pkl").write_bytes(content)
         with pytest.raises(ValueError, match=r"short\.pkl is damaged or holds more than tensors"):

@@ -7,25 +7,25 @@ import torch
 from reference import assert_close
 from trellisnet import ContinuousCache, DynamicEvaluation, TrellisLM, Vocabulary, gradient_statistics
 
-WORDS = 9
+VOCAB = 9
 
 
 @pytest.fixture(params=["softmax", "cluster"])
 def lm(request):
-    return TrellisLM(WORDS, 6, 10, num_layers=5, head=request.param, hidden_dropout=0.4, embedding_dropout=0.4)
+    return TrellisLM(VOCAB, 6, 10, num_layers=5, head=request.param, hidden_dropout=0.4, embedding_dropout=0.4)
 
 
 def read(lm, ids):
-    """Log-probabilities of every word but the first, from one run without dropout."""
+    """Log-probabilities of every token but the first, from one run without dropout."""
     was = lm.training
     log_prob = lm.eval().log_prob(ids[:, :-1]).gather(2, ids[:, 1:, None]).squeeze(2).detach()
     lm.train(was)
     return log_prob
 
 
-def test_tokens_of_a_dataset_are_read_as_they_are(lm):
-    """They are arrays of small integers that cannot be written to."""
-    ids = torch.randint(WORDS, (1, 24))
+def test_arrays_of_a_dataset_can_be_scored(lm):
+    """They are read-only arrays of small integers."""
+    ids = torch.randint(VOCAB, (1, 24))
     array = ids[0].numpy().astype(np.uint16)
     array.setflags(write=False)
     assert_close(lm.score(array).log_prob, lm.score(ids).log_prob, 0)
@@ -33,7 +33,7 @@ def test_tokens_of_a_dataset_are_read_as_they_are(lm):
 
 @pytest.mark.parametrize("window", [1, 4, 7, 100])
 def test_the_window_does_not_change_the_score(lm, window):
-    ids = torch.randint(WORDS, (2, 24))
+    ids = torch.randint(VOCAB, (2, 24))
     score = lm.score(ids, window=window)
     expected = read(lm, ids)
     assert_close(score.log_prob, expected, 1e-12)
@@ -43,7 +43,7 @@ def test_the_window_does_not_change_the_score(lm, window):
     assert lm.training
 
 
-def test_text_and_sequences_of_numbers():
+def test_text_and_sequences_of_ids_have_equal_scores():
     lm = TrellisLM(3, 6, 10, num_layers=5, vocabulary=Vocabulary(["a", "rose", "is"], "words"))
     expected = read(lm, torch.tensor([[0, 1, 2, 0, 1]]))
     assert_close(lm.score("a rose is a rose").log_prob, expected, 1e-12)
@@ -53,7 +53,7 @@ def test_text_and_sequences_of_numbers():
 
 
 def slow_cache(lm, ids, cache):
-    """Grave et al., equations 2 to 4, a word at a time, with probabilities of all words."""
+    """Grave et al., equations 2 to 4, one token at a time, with the probabilities of all tokens."""
     lm.eval()
     result = []
     for row in ids.tolist():
@@ -64,7 +64,7 @@ def slow_cache(lm, ids, cache):
             known = range(max(0, t - cache.size), t)
             if known:
                 weights = torch.stack([(cache.theta * features[t] @ features[i]).exp() for i in known])
-                cached = torch.zeros(WORDS)
+                cached = torch.zeros(VOCAB)
                 for i, weight in zip(known, weights / weights.sum(), strict=True):
                     cached[row[i + 1]] += weight
                 p = (1 - cache.share) * p + cache.share * cached
@@ -76,7 +76,7 @@ def slow_cache(lm, ids, cache):
 @pytest.mark.parametrize("size", [1, 5, 100])
 @pytest.mark.parametrize("window", [1, 3, 50])
 def test_the_cache_equals_its_definition(lm, size, window):
-    ids = torch.randint(WORDS, (2, 17))
+    ids = torch.randint(VOCAB, (2, 17))
     cache = ContinuousCache(size, theta=0.8, share=0.3)
     score = lm.score(ids, window=window, cache=cache)
     assert_close(score.log_prob, slow_cache(lm, ids, cache))
@@ -84,7 +84,7 @@ def test_the_cache_equals_its_definition(lm, size, window):
 
 
 def test_the_cache_helps_on_a_text_that_repeats_itself():
-    lm = TrellisLM(WORDS, 6, 10, num_layers=5)
+    lm = TrellisLM(VOCAB, 6, 10, num_layers=5)
     ids = torch.tensor([[1, 2, 1, 1, 2, 1, 2, 2, 1, 2, 1, 2] * 4])
     assert lm.score(ids, cache=ContinuousCache(share=0.5)).perplexity < 0.7 * lm.score(ids).perplexity
 
@@ -96,10 +96,10 @@ def slow_dynamic(lm, ids, window, dynamic):
     statistics = dynamic.statistics
     state, result = None, []
     for start in range(0, ids.shape[1] - 1, window):
-        words = ids[:, start : start + window + 1]
-        log_prob = lm.log_prob(words[:, :-1], state).gather(2, words[:, 1:, None])
+        tokens = ids[:, start : start + window + 1]
+        log_prob = lm.log_prob(tokens[:, :-1], state).gather(2, tokens[:, 1:, None])
         result.append(log_prob.squeeze(2).detach())
-        out = lm(words[:, :-1], words[:, 1:], state)
+        out = lm(tokens[:, :-1], tokens[:, 1:], state)
         state = out.state
         lm.zero_grad()
         out.loss.backward()
@@ -123,8 +123,8 @@ def slow_dynamic(lm, ids, window, dynamic):
 
 @pytest.mark.parametrize("rms", [False, True])
 def test_dynamic_evaluation_equals_its_definition(lm, rms):
-    ids = torch.randint(WORDS, (2, 15))
-    statistics = gradient_statistics(lm, torch.randint(WORDS, (2, 40)), window=10) if rms else None
+    ids = torch.randint(VOCAB, (2, 15))
+    statistics = gradient_statistics(lm, torch.randint(VOCAB, (2, 40)), window=10) if rms else None
     dynamic = DynamicEvaluation(0.05, 0.3, statistics, 1e-2)
     before = {name: parameter.detach().clone() for name, parameter in lm.named_parameters()}
     score = lm.score(ids, window=4, dynamic=dynamic)
@@ -136,8 +136,8 @@ def test_dynamic_evaluation_equals_its_definition(lm, rms):
 
 
 def test_gradient_statistics_are_mean_squares_over_windows():
-    lm = TrellisLM(WORDS, 6, 10, num_layers=3)
-    ids = torch.randint(WORDS, (2, 9))
+    lm = TrellisLM(VOCAB, 6, 10, num_layers=3)
+    ids = torch.randint(VOCAB, (2, 9))
     first = lm(ids[:, :4], ids[:, 1:5])
     second = lm(ids[:, 4:8], ids[:, 5:9], first.state)
     names, parameters = zip(*lm.named_parameters(), strict=True)
@@ -147,15 +147,15 @@ def test_gradient_statistics_are_mean_squares_over_windows():
         assert_close(statistics[name], (a.square() + b.square()) / 2)
 
 
-def test_the_model_learns_from_the_text_it_is_judged_on():
-    lm = TrellisLM(WORDS, 6, 10, num_layers=5)
+def test_dynamic_evaluation_learns_from_the_text_it_scores():
+    lm = TrellisLM(VOCAB, 6, 10, num_layers=5)
     ids = torch.tensor([[1, 2, 3] * 30])
     dynamic = DynamicEvaluation(learning_rate=0.5, decay=0.0)
     assert lm.score(ids, window=5, dynamic=dynamic).perplexity < 0.7 * lm.score(ids).perplexity
 
 
-def test_parameters_come_back_after_an_error(monkeypatch):
-    lm = TrellisLM(WORDS, 6, 10, num_layers=5)
+def test_parameters_are_restored_after_an_error(monkeypatch):
+    lm = TrellisLM(VOCAB, 6, 10, num_layers=5)
     before = lm.embedding.weight.detach().clone()
     read, calls = lm.head._nll, []
 
@@ -167,7 +167,7 @@ def test_parameters_come_back_after_an_error(monkeypatch):
 
     monkeypatch.setattr(lm.head, "_nll", fail_later)
     with pytest.raises(KeyboardInterrupt):
-        lm.score(list(range(WORDS)), window=2, dynamic=DynamicEvaluation(0.5))
+        lm.score(list(range(VOCAB)), window=2, dynamic=DynamicEvaluation(0.5))
     assert torch.equal(lm.embedding.weight, before)
     assert lm.training
 
@@ -189,25 +189,25 @@ def test_parameters_come_back_after_an_error(monkeypatch):
         (lambda lm: lm.score([1, 2], dynamic=DynamicEvaluation(statistics={})), "statistics of .* must have the shape"),
     ],
 )
-def test_bad_values_are_named(make, message):
+def test_errors_name_bad_values(make, message):
     with pytest.raises(ValueError, match=message):
-        make(TrellisLM(WORDS, 6, 10, num_layers=3))
+        make(TrellisLM(VOCAB, 6, 10, num_layers=3))
 
 
-def test_half_precision_scores_as_single():
-    lm = TrellisLM(WORDS, 64, 64, num_layers=2, dtype=torch.bfloat16)
-    ids = torch.randint(WORDS, (2, 300))
+def test_scores_in_half_precision_are_computed_in_single():
+    lm = TrellisLM(VOCAB, 64, 64, num_layers=2, dtype=torch.bfloat16)
+    ids = torch.randint(VOCAB, (2, 300))
     expected = lm.score(ids, cache=ContinuousCache())
     assert expected.log_prob.dtype == torch.float32
-    single = TrellisLM(WORDS, 64, 64, num_layers=2, dtype=torch.float32)
+    single = TrellisLM(VOCAB, 64, 64, num_layers=2, dtype=torch.float32)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         single.score(ids, cache=ContinuousCache())
         single.score(ids, dynamic=DynamicEvaluation())
 
 
-def test_frozen_parameters_stay(lm):
+def test_dynamic_evaluation_skips_frozen_parameters(lm):
     lm.embedding.weight.requires_grad_(False)
-    ids = torch.randint(WORDS, (1, 20))
+    ids = torch.randint(VOCAB, (1, 20))
     statistics = gradient_statistics(lm, ids)
     assert "embedding.weight" not in statistics
     with torch.inference_mode():
@@ -215,14 +215,14 @@ def test_frozen_parameters_stay(lm):
     assert score.perplexity > 0
 
 
-def test_a_model_without_numbers_has_no_perplexity():
-    lm = TrellisLM(WORDS, 6, 10, num_layers=3)
+def test_nan_weights_give_a_nan_perplexity():
+    lm = TrellisLM(VOCAB, 6, 10, num_layers=3)
     torch.nn.init.constant_(lm.head.bias, math.nan)
     assert math.isnan(lm.score([1, 2, 3]).perplexity)
 
 
-def test_bad_types_are_named():
-    lm = TrellisLM(WORDS, 6, 10, num_layers=3)
+def test_errors_name_bad_types():
+    lm = TrellisLM(VOCAB, 6, 10, num_layers=3)
     with pytest.raises(TypeError, match="cache must be a ContinuousCache or None, got 5"):
         lm.score([1, 2], cache=5)
     with pytest.raises(TypeError, match="text must be text or a sequence of integers"):

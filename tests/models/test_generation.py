@@ -7,54 +7,54 @@ from reference import assert_close
 from trellisnet import TrellisLM, Vocabulary
 from trellisnet.models.generation import Sampling, Seen
 
-WORDS = 11
+VOCAB = 11
 PROMPTS = [[1, 2, 3, 4, 5, 6, 7], [8], [3, 3, 9]]
 
 
 @pytest.fixture(params=[{}, {"head": "mos", "weight_norm": True}, {"cell": "gru", "kernel_size": 3}])
 def lm(request):
-    lm = TrellisLM(WORDS, 6, 10, num_layers=5, hidden_dropout=0.3, output_dropout=0.3, **request.param)
+    lm = TrellisLM(VOCAB, 6, 10, num_layers=5, hidden_dropout=0.3, output_dropout=0.3, **request.param)
     for parameter in lm.parameters():
         torch.nn.init.normal_(parameter, std=0.7)
     return lm
 
 
-def continue_by_full_runs(lm, prompt, steps, sampling, numbers, stop=()):
-    """Read the whole text again for every word, and pick by the definition of each option."""
-    words = list(prompt)
+def continue_by_full_runs(lm, prompt, steps, sampling, uniform, stop=()):
+    """Read the whole text again for every token, and choose by the definition of each option."""
+    tokens = list(prompt)
     lm.eval()
     for step in range(steps):
-        log_prob = lm.log_prob(torch.tensor([words]))[0, -1].detach()
-        penalise(log_prob, set(words), sampling.repetition_penalty)
-        words.append(pick(log_prob, sampling, numbers[step]))
-        if words[-1] in stop:
+        log_prob = lm.log_prob(torch.tensor([tokens]))[0, -1].detach()
+        penalise(log_prob, set(tokens), sampling.repetition_penalty)
+        tokens.append(choose(log_prob, sampling, uniform[step]))
+        if tokens[-1] in stop:
             break
     lm.train()
-    return words
+    return tokens
 
 
-def penalise(log_prob, words, penalty):
+def penalise(log_prob, tokens, penalty):
     mean = log_prob.mean().item()
-    for word in words:
-        score = log_prob[word].item() - mean
-        log_prob[word] = mean + (score / penalty if score > 0 else score * penalty)
+    for token in tokens:
+        score = log_prob[token].item() - mean
+        log_prob[token] = mean + (score / penalty if score > 0 else score * penalty)
 
 
-def pick(log_prob, sampling, number):
+def choose(log_prob, sampling, number):
     if sampling.greedy:
         return int(log_prob.argmax())
     p = (log_prob / (sampling.temperature or 1)).softmax(0).tolist()
-    order = sorted(range(WORDS), key=lambda word: -p[word])[: sampling.top_k or WORDS]
-    total, kept = sum(p[word] for word in order), []
-    for word in order:
+    order = sorted(range(VOCAB), key=lambda token: -p[token])[: sampling.top_k or VOCAB]
+    total, kept = sum(p[token] for token in order), []
+    for token in order:
         if sampling.top_p is not None and sum(p[other] / total for other in kept) >= sampling.top_p:
             break
-        kept.append(word)
-    number *= sum(p[word] for word in kept)
-    for word in sorted(kept):
-        number -= p[word]
+        kept.append(token)
+    number *= sum(p[token] for token in kept)
+    for token in sorted(kept):
+        number -= p[token]
         if number < 0:
-            return word
+            return token
     raise AssertionError
 
 
@@ -71,16 +71,16 @@ OPTIONS = [
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("stop", [(), (2, 5)])
-def test_equal_to_picking_from_full_runs(lm, options, stop):
-    """Prompts of different lengths, in one batch, against one text at a time without any state."""
+def test_generation_equals_choosing_from_full_runs(lm, options, stop):
+    """Prompts of different lengths in one batch, against one text at a time without a state."""
     steps = 12
-    numbers = torch.zeros(steps, len(PROMPTS))
+    uniform = torch.zeros(steps, len(PROMPTS))
     if "seed" in options:
         generator = torch.Generator().manual_seed(options["seed"])
-        numbers = torch.stack([torch.rand(len(PROMPTS), generator=generator) for _ in range(steps)])
+        uniform = torch.stack([torch.rand(len(PROMPTS), generator=generator) for _ in range(steps)])
     sampling = Sampling(**options)
     expected = [
-        continue_by_full_runs(lm, prompt, steps, sampling, numbers[:, i].tolist(), stop)
+        continue_by_full_runs(lm, prompt, steps, sampling, uniform[:, i].tolist(), stop)
         for i, prompt in enumerate(PROMPTS)
     ]
     assert lm.generate(PROMPTS, steps, stop=stop, **options) == expected
@@ -99,35 +99,35 @@ def test_a_tensor_gives_a_tensor(lm):
     assert ended.shape[1] <= 9
 
 
-def test_the_stream_gives_the_words_of_generate(lm):
+def test_the_stream_gives_the_tokens_of_generate(lm):
     options = {"temperature": 1.5, "seed": 3, "stop": [4]}
     stream = lm.stream(PROMPTS, 10, **options)
     texts = [list(prompt) for prompt in PROMPTS]
-    for words in stream:
-        for text, word in zip(texts, words, strict=True):
-            text.extend([] if word is None else [word])
+    for tokens in stream:
+        for text, token in zip(texts, tokens, strict=True):
+            text.extend([] if token is None else [token])
     assert texts == lm.generate(PROMPTS, 10, **options)
 
 
 @pytest.mark.parametrize("options", [{}, {"temperature": 1.0, "seed": 3}, {"beams": 3}], ids=str)
-def test_a_default_device_changes_nothing(lm, options):
+def test_generation_ignores_the_default_device(lm, options):
     options = {**options, "repetition_penalty": 1.5, "stop": [3]}
     expected = lm.generate(PROMPTS, 6, **options)
-    with torch.device("meta"):  # nothing can be computed there
+    with torch.device("meta"):  # tensors on it have no values
         assert lm.generate(PROMPTS, 6, **options) == expected
 
 
 def test_a_stream_keeps_the_weights_it_started_with_under_weight_norm():
-    lm = TrellisLM(WORDS, 6, 10, num_layers=5, weight_norm=True)
+    lm = TrellisLM(VOCAB, 6, 10, num_layers=5, weight_norm=True)
     expected = lm.generate([[1]], 6)
     stream = lm.stream([[1]], 6)
-    words = [1, *next(stream)]
+    tokens = [1, *next(stream)]
     with torch.no_grad():
         lm.net.kernel.parametrizations.weight_hidden.original0.mul_(-3)
-    assert words + [word for (word,) in stream] == expected[0]
+    assert tokens + [token for (token,) in stream] == expected[0]
 
 
-def test_the_seed_decides(lm):
+def test_the_seed_determines_the_tokens(lm):
     draw = [lm.generate(PROMPTS, 20, seed=seed) for seed in (1, 1, 2)]
     assert draw[0] == draw[1] != draw[2]
     torch.manual_seed(0)
@@ -138,7 +138,7 @@ def test_the_seed_decides(lm):
 
 
 def slow_beam_search(lm, prompt, steps, beams, length_penalty, penalty, stop):
-    """The definition, one text at a time, every text read anew."""
+    """The definition: one text at a time, the whole text read in every step."""
 
     def score(hypothesis):
         return hypothesis[1] / len(hypothesis[0]) ** length_penalty
@@ -146,10 +146,10 @@ def slow_beam_search(lm, prompt, steps, beams, length_penalty, penalty, stop):
     live, finished = [((), 0.0)], []
     for _ in range(steps):
         options = []
-        for words, total in live:
-            log_prob = lm.log_prob(torch.tensor([[*prompt, *words]]))[0, -1].detach()
-            penalise(log_prob, {*prompt, *words}, penalty)
-            options += [((*words, word), total + float(log_prob[word])) for word in range(WORDS)]
+        for tokens, total in live:
+            log_prob = lm.log_prob(torch.tensor([[*prompt, *tokens]]))[0, -1].detach()
+            penalise(log_prob, {*prompt, *tokens}, penalty)
+            options += [((*tokens, token), total + float(log_prob[token])) for token in range(VOCAB)]
         options.sort(key=lambda option: -option[1])
         finished += [option for option in options[:beams] if option[0][-1] in stop]
         live = [option for option in options if option[0][-1] not in stop][:beams]
@@ -167,19 +167,19 @@ def test_beam_search_equals_its_definition(lm, beams, length_penalty, penalty, s
 
 def test_a_wide_beam_finds_the_most_probable_text():
     lm = TrellisLM(4, 6, 10, num_layers=3).eval()
-    texts = torch.tensor([[0, *words] for words in itertools.product(range(4), repeat=3)])
+    texts = torch.tensor([[0, *tokens] for tokens in itertools.product(range(4), repeat=3)])
     totals = lm.log_prob(texts[:, :-1]).gather(2, texts[:, 1:, None]).sum((1, 2))
     assert lm.generate([[0]], 3, beams=64) == [texts[totals.argmax()].tolist()]
 
 
-def test_text_in_text_out():
+def test_text_prompts_give_text():
     vocabulary = Vocabulary(list("abcdefghijk"), "characters")
-    lm = TrellisLM(WORDS, 6, 10, num_layers=3, vocabulary=vocabulary)
-    numbers = lm.generate([[0, 1]], 5)[0]
-    assert lm.generate("ab", 5) == vocabulary.decode(numbers)
-    assert lm.generate(["ab", "c"], 5)[0] == vocabulary.decode(numbers)
+    lm = TrellisLM(VOCAB, 6, 10, num_layers=3, vocabulary=vocabulary)
+    ids = lm.generate([[0, 1]], 5)[0]
+    assert lm.generate("ab", 5) == vocabulary.decode(ids)
+    assert lm.generate(["ab", "c"], 5)[0] == vocabulary.decode(ids)
     assert "ab" + "".join(lm.stream_text("ab", 5)) == lm.generate("ab", 5)
-    last = vocabulary.tokens[numbers[2]]
+    last = vocabulary.tokens[ids[2]]
     assert lm.generate("ab", 5, stop=last) == "ab" + last
     words = TrellisLM(3, 6, 10, num_layers=3, vocabulary=Vocabulary(["a", "rose", "is"], "words"))
     assert "a rose" + "".join(words.stream_text("a rose", 4)) == words.generate("a rose", 4)
@@ -214,22 +214,22 @@ def test_text_in_text_out():
         ([[1]], {"stop": 11}, ValueError, "stop must be words of the vocabulary or numbers below 11, got 11"),
     ],
 )
-def test_bad_input_is_named(prompts, options, error, message):
-    lm = TrellisLM(WORDS, 6, 10, num_layers=3)
+def test_errors_name_bad_input(prompts, options, error, message):
+    lm = TrellisLM(VOCAB, 6, 10, num_layers=3)
     with pytest.raises(error, match=message):
         lm.generate(prompts, **{"max_new_tokens": 3, **options})
 
 
-def test_a_word_without_probability_is_never_drawn():
+def test_a_token_of_probability_zero_is_never_sampled():
     log_prob = torch.tensor([[-torch.inf, 0.0, -torch.inf, 0.0, -torch.inf]]).log_softmax(1).expand(1000, -1)
-    numbers = torch.linspace(0, 1, 1001)[:-1]
-    drawn = Sampling(temperature=1.0).choose(log_prob, numbers)
+    uniform = torch.linspace(0, 1, 1001)[:-1]
+    drawn = Sampling(temperature=1.0).choose(log_prob, uniform)
     assert set(drawn.tolist()) == {1, 3}
     assert_close(drawn.eq(1).double().mean(), torch.tensor(0.5), 0.01)
 
 
-def test_weights_that_are_no_numbers_are_told():
-    lm = TrellisLM(WORDS, 6, 10, num_layers=3)
+def test_nan_weights_are_an_error():
+    lm = TrellisLM(VOCAB, 6, 10, num_layers=3)
     with torch.no_grad():
         lm.head.bias[3] = torch.nan
     for options in ({}, {"seed": 1}, {"beams": 2}):
@@ -238,25 +238,25 @@ def test_weights_that_are_no_numbers_are_told():
 
 
 def test_a_tiny_temperature_is_greedy():
-    lm = TrellisLM(WORDS, 6, 10, num_layers=3)
+    lm = TrellisLM(VOCAB, 6, 10, num_layers=3)
     assert lm.generate([[1, 2]], 5, temperature=1e-300) == lm.generate([[1, 2]], 5)
 
 
-def test_greedy_writing_draws_no_random_numbers():
-    lm = TrellisLM(WORDS, 6, 10, num_layers=3, weight_norm=True)
+def test_greedy_generation_draws_no_random_numbers():
+    lm = TrellisLM(VOCAB, 6, 10, num_layers=3, weight_norm=True)
     before = torch.get_rng_state()
     lm.generate([[1, 2]], 5)
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_a_penalty_reaches_the_most_probable_word():
+def test_the_repetition_penalty_lowers_the_most_probable_token():
     log_prob = torch.tensor([[10.0, 0.0, 0.0, 0.0]]).log_softmax(1)
     lowered = Seen([[0]], 4, 8.0).penalise(log_prob)
     assert_close(lowered[0], torch.tensor([7.5 / 8 + 2.5, 0.0, 0.0, 0.0]) + log_prob[0, 1])
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.int32])
-def test_all_kinds_of_integers_are_words(dtype):
+def test_ids_can_have_any_integer_type(dtype):
     lm = TrellisLM(300, 6, 10, num_layers=3)
     ids = torch.tensor([[1, 2, 3]])
     assert torch.equal(lm.generate(ids.to(dtype), 3), lm.generate(ids, 3))

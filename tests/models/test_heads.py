@@ -9,7 +9,7 @@ from reference import assert_close
 from trellisnet.models.heads import IGNORED, chunked, make_head
 from trellisnet.models.heads.adaptive import check_cutoffs, default_cutoffs
 
-WORDS, FEATURES, VECTOR = 23, 6, 6
+VOCAB, FEATURES, VECTOR = 23, 6, 6
 OPTIONS = {
     "softmax": {},
     "untied": {"tied": False},
@@ -25,7 +25,7 @@ NAMES = {"untied": "softmax", "untied mos": "mos", "untied cluster": "cluster"}
 @pytest.fixture(params=OPTIONS)
 def head(request):
     torch.manual_seed(0)
-    embedding = nn.Parameter(torch.randn(WORDS, VECTOR, dtype=torch.float64))
+    embedding = nn.Parameter(torch.randn(VOCAB, VECTOR, dtype=torch.float64))
     head = make_head(NAMES.get(request.param, request.param), FEATURES, embedding, **OPTIONS[request.param])
     for parameter in head.parameters():
         nn.init.normal_(parameter)
@@ -36,11 +36,11 @@ def head(request):
 def batch():
     torch.manual_seed(1)
     hidden = torch.randn(7, 3, FEATURES, dtype=torch.float64, requires_grad=True)
-    return hidden, torch.randint(WORDS, (7, 3))
+    return hidden, torch.randint(VOCAB, (7, 3))
 
 
 def probabilities(head, hidden):
-    """Every head by its definition, with the whole matrix of everything."""
+    """Every head by its definition, with whole matrices."""
     name = type(head).__name__
     if name == "SoftmaxHead":
         return (hidden @ head.weight.T + head.bias).softmax(-1)
@@ -49,7 +49,7 @@ def probabilities(head, hidden):
         experts = head.latent(hidden).tanh().unflatten(-1, (head.experts, VECTOR))
         return (weights[..., None] * (experts @ head.weight.T + head.bias).softmax(-1)).sum(-2)
     if name == "ClusterHead":
-        edges = [*head.cutoffs, WORDS]
+        edges = [*head.cutoffs, VOCAB]
         logits = hidden @ head.weight.T + head.bias
         stones = hidden @ head.tombstones.T + head.tombstone_bias
         first = torch.cat([logits[..., : edges[0]], stones], -1).softmax(-1)
@@ -66,7 +66,7 @@ def probabilities(head, hidden):
 
 
 @pytest.mark.parametrize("chunk", [1, 50, 2**24])
-def test_values_and_gradients_are_those_of_the_definition(head, batch, chunk, monkeypatch):
+def test_values_and_gradients_equal_the_definition(head, batch, chunk, monkeypatch):
     monkeypatch.setattr(chunked, "CHUNK", chunk)
     hidden, targets = batch
     expected = probabilities(head, hidden).log()
@@ -88,7 +88,7 @@ def test_probabilities_sum_to_one(head, batch):
     assert_close(head.log_prob(batch[0]).exp().sum(-1), torch.ones(7, 3, dtype=torch.float64), 1e-12)
 
 
-def test_ignored_targets_count_nowhere(head, batch):
+def test_ignored_targets_do_not_count(head, batch):
     hidden, targets = batch
     mixed = targets.clone()
     mixed[2:5, 1] = IGNORED
@@ -98,16 +98,16 @@ def test_ignored_targets_count_nowhere(head, batch):
     assert head.loss(hidden, torch.full_like(targets, IGNORED)).item() == 0
 
 
-def test_clusters_without_a_token_have_no_gradient(batch):
+def test_clusters_without_a_target_have_no_gradient(batch):
     hidden, _ = batch
-    head = make_head("cluster", FEATURES, nn.Parameter(torch.randn(WORDS, VECTOR).double()), cutoffs=[5, 9])
+    head = make_head("cluster", FEATURES, nn.Parameter(torch.randn(VOCAB, VECTOR).double()), cutoffs=[5, 9])
     head.loss(hidden, torch.zeros(7, 3, dtype=torch.int64)).backward()
     assert head.weight.grad[:5].ne(0).any(dim=1).all()
     assert head.weight.grad[5:].eq(0).all()
 
 
 def test_latent_dropout_is_the_same_at_every_step():
-    head = make_head("mos", FEATURES, nn.Parameter(torch.randn(WORDS, VECTOR)), experts=2, latent_dropout=0.5)
+    head = make_head("mos", FEATURES, nn.Parameter(torch.randn(VOCAB, VECTOR)), experts=2, latent_dropout=0.5)
     step = torch.randn(1, 3, FEATURES)
     log_prob = head.log_prob(step.expand(5, -1, -1))
     # a matrix product may round its rows differently
@@ -125,7 +125,7 @@ def test_chunked_gradients_pass_gradcheck(monkeypatch):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_half_precision_is_computed_in_single(head, batch, dtype):
+def test_losses_in_half_precision_are_computed_in_single(head, batch, dtype):
     hidden, targets = batch
     with torch.autocast("cpu", dtype=torch.bfloat16):
         loss = head.float().loss(hidden.to(dtype), targets)
@@ -136,7 +136,7 @@ def test_half_precision_is_computed_in_single(head, batch, dtype):
 
 
 def head_embedding():
-    return nn.Parameter(torch.zeros(WORDS, VECTOR))
+    return nn.Parameter(torch.zeros(VOCAB, VECTOR))
 
 
 @pytest.mark.parametrize("vocab_size", [2, 3, 10, 100, 10_000, 267_735])
@@ -158,7 +158,7 @@ def test_default_cutoffs_fit_every_vocabulary(vocab_size):
         ("adaptive", {"cutoffs": []}, "cutoffs must not be empty"),
     ],
 )
-def test_bad_options_are_named(name, options, message):
+def test_errors_name_bad_options(name, options, message):
     with pytest.raises(ValueError, match=message):
         make_head(name, FEATURES, head_embedding(), **options)
 
@@ -167,8 +167,8 @@ def test_tied_sizes_must_match():
     for name in ("softmax", "cluster"):
         with pytest.raises(ValueError, match=r"tied embeddings need output_size = embedding_size = 6, got .* 9"):
             make_head(name, 9, head_embedding())
-        assert make_head(name, 9, head_embedding(), tied=False).weight.shape == (WORDS, 9)
-    assert make_head("mos", 9, head_embedding()).weight.shape == (WORDS, VECTOR)
+        assert make_head(name, 9, head_embedding(), tied=False).weight.shape == (VOCAB, 9)
+    assert make_head("mos", 9, head_embedding()).weight.shape == (VOCAB, VECTOR)
 
 
 def test_targets_must_fit_the_features(head, batch):
@@ -178,13 +178,13 @@ def test_targets_must_fit_the_features(head, batch):
 
 def test_softmax_equals_torch(batch):
     hidden, targets = batch
-    head = make_head("softmax", FEATURES, nn.Parameter(torch.randn(WORDS, VECTOR).double()))
+    head = make_head("softmax", FEATURES, nn.Parameter(torch.randn(VOCAB, VECTOR).double()))
     expected = F.cross_entropy(head.logits(hidden).flatten(0, 1), targets.flatten())
     assert_close(head.loss(hidden, targets), expected, 1e-14)
 
 
 def test_no_more_than_a_chunk_of_logits_exists(monkeypatch):
-    """At 267,735 words and 2,560 tokens, all of them would be 685 million."""
+    """With a vocabulary of 267,735 and 2,560 targets, the whole matrix would have 685 million."""
     blocks = []
     affine = chunked.affine
     monkeypatch.setattr(chunked, "CHUNK", 2**16)

@@ -7,21 +7,21 @@ from reference import assert_close
 from trellisnet import TrellisLM, TrellisState
 from trellisnet.models.heads import IGNORED
 
-WORDS = 13
+VOCAB = 13
 
 
 def make(**options):
-    sizes = {"vocab_size": WORDS, "embedding_size": 5, "hidden_size": 9, "num_layers": 4, **options}
+    sizes = {"vocab_size": VOCAB, "embedding_size": 5, "hidden_size": 9, "num_layers": 4, **options}
     return TrellisLM(**sizes)
 
 
 def text(batch=3, steps=17):
-    ids = torch.randint(WORDS, (batch, steps + 1))
+    ids = torch.randint(VOCAB, (batch, steps + 1))
     return ids[:, :-1], ids[:, 1:]
 
 
 @pytest.mark.parametrize("head", ["softmax", "mos", "adaptive", "cluster"])
-def test_the_loss_is_the_mean_of_what_log_prob_says(head):
+def test_the_loss_is_the_mean_of_log_prob_at_the_targets(head):
     lm = make(head=head)
     ids, targets = text()
     expected = -lm.log_prob(ids).gather(2, targets[..., None]).mean()
@@ -35,7 +35,7 @@ def test_the_loss_is_the_mean_of_what_log_prob_says(head):
 def test_small_batches(shape):
     ids, targets = text(*shape)
     lm = make()
-    assert lm.log_prob(ids).shape == (*shape, WORDS)
+    assert lm.log_prob(ids).shape == (*shape, VOCAB)
     lm(ids, targets).loss.backward()
     assert all(parameter.grad is not None for parameter in lm.parameters())
 
@@ -49,7 +49,7 @@ def test_the_output_is_as_wide_as_a_tied_embedding():
     assert lm.head.weight is lm.embedding.weight
 
 
-def test_the_parts_are_what_the_loss_is_the_sum_of():
+def test_the_loss_is_the_sum_of_its_parts():
     lm = make(aux_every=2, aux_weight=0.3, alpha=2.0, beta=1.0)
     ids, targets = text()
     out = lm(ids, targets)
@@ -99,17 +99,17 @@ def test_discarded_context_is_read_but_does_not_count():
     assert_close(out.loss, lm.head.loss(lm.features(ids).output[6:], targets.t()[6:]))
     assert_close(lm(ids, targets, history="carry").loss, lm.head.loss(lm.features(ids).output, targets.t()))
     assert lm.eval()(ids, targets).state is not None
-    assert lm(ids, history="discard").log_prob.shape == (3, 4, WORDS)
+    assert lm(ids, history="discard").log_prob.shape == (3, 4, VOCAB)
 
 
-def test_depth_is_a_choice_of_the_call():
+def test_a_call_can_choose_its_depth():
     lm = make()
     ids, targets = text()
     assert_close(lm(ids, targets, depth=2).loss, lm.head.loss(lm.features(ids, depth=2).output, targets.t()))
     assert lm(ids, targets, depth=2).loss != lm(ids, targets).loss
 
 
-def test_auxiliary_layers_that_a_depth_does_not_reach_do_not_count():
+def test_auxiliary_layers_beyond_the_depth_have_no_loss():
     lm = make(aux_every=3)
     ids, targets = text()
     assert lm(ids, targets, depth=2).parts.keys() == {"main"}
@@ -117,7 +117,7 @@ def test_auxiliary_layers_that_a_depth_does_not_reach_do_not_count():
 
 
 @pytest.mark.parametrize("head", ["softmax", "mos", "adaptive", "cluster"])
-def test_recomputing_changes_nothing(head):
+def test_recomputing_gives_the_same_gradients(head):
     stored, recomputed = make(head=head), make(head=head, memory="recompute")
     recomputed.load_state_dict(stored.state_dict())
     batch = text()
@@ -128,7 +128,7 @@ def test_recomputing_changes_nothing(head):
 
 
 @pytest.mark.parametrize("head", ["softmax", "mos", "adaptive", "cluster"])
-def test_mixed_precision_is_computed_in_single(head):
+def test_the_loss_under_autocast_is_in_single_precision(head):
     lm = make(head=head, dtype=torch.float32, alpha=1.0, beta=1.0)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         out = lm(*text())
@@ -136,12 +136,12 @@ def test_mixed_precision_is_computed_in_single(head):
     assert all(part.dtype == torch.float32 for part in out.parts.values())
 
 
-def test_the_tie_holds_whatever_is_done_to_the_model():
+def test_tied_weights_stay_tied_after_moves_and_copies():
     for lm in (make(device="meta").to_empty(device="cpu"), make().float(), copy.deepcopy(make())):
         assert lm.head.weight is lm.embedding.weight
 
 
-def test_padding_with_ignored_targets_changes_nothing():
+def test_padding_with_ignored_targets_does_not_change_the_loss():
     lm = make(alpha=1.0, beta=1.0)
     ids, targets = text(1, 9)
     padded = torch.cat([ids, torch.zeros(1, 4, dtype=torch.int64)], 1)
@@ -149,21 +149,21 @@ def test_padding_with_ignored_targets_changes_nothing():
     assert_close(lm(padded, marked).loss, lm(ids, targets).loss)
 
 
-def test_embedding_dropout_drops_whole_words():
+def test_embedding_dropout_drops_whole_tokens():
     lm = make(embedding_dropout=0.5)
     vectors = []
     lm.net.register_forward_pre_hook(lambda module, inputs: vectors.append(inputs[0].detach()))
-    ids = torch.arange(WORDS).repeat(2, 3)
+    ids = torch.arange(VOCAB).repeat(2, 3)
     lm(ids)
-    by_word = vectors[0].transpose(0, 1).reshape(6, WORDS, 5)
-    assert torch.equal(by_word, by_word[:1].expand_as(by_word))
-    dropped = by_word[0].eq(0).all(1)
-    assert 0 < dropped.sum() < WORDS
-    assert_close(by_word[0][~dropped], 2 * lm.embedding.weight[~dropped])
+    by_token = vectors[0].transpose(0, 1).reshape(6, VOCAB, 5)
+    assert torch.equal(by_token, by_token[:1].expand_as(by_token))
+    dropped = by_token[0].eq(0).all(1)
+    assert 0 < dropped.sum() < VOCAB
+    assert_close(by_token[0][~dropped], 2 * lm.embedding.weight[~dropped])
 
 
 @pytest.mark.parametrize("where", ["input_dropout", "output_dropout"])
-def test_variational_dropout_has_one_mask_a_sequence(where):
+def test_variational_dropout_has_one_mask_per_sequence(where):
     lm = make(**{where: 0.5})
     seen = []
     hook = (lambda m, i: seen.append(i[0].detach())) if where == "input_dropout" else None
@@ -197,7 +197,7 @@ def test_a_training_step_lowers_the_loss():
     assert torch.equal(copy.deepcopy(lm).eval().log_prob(ids), lm.eval().log_prob(ids))
 
 
-# the sizes of appendix D, as PyTorch counts them; hidden_size here includes the output channels
+# parameter counts and sizes of appendix D; hidden_size here includes the output channels
 PAPER = {
     "word PTB": (24.18e6, dict(vocab_size=10_000, embedding_size=400, hidden_size=1400, num_layers=55)),
     "word PTB, MoS": (
@@ -213,7 +213,7 @@ PAPER = {
 
 
 @pytest.mark.parametrize("name", PAPER)
-def test_parameter_counts_are_the_papers(name):
+def test_parameter_counts_match_the_paper(name):
     count, sizes = PAPER[name]
     lm = TrellisLM(**sizes, device="meta")
     assert lm.num_parameters == pytest.approx(count, rel=0.02 if name == "WikiText-103" else 0.005)
@@ -243,16 +243,16 @@ def test_parameter_counts_are_the_papers(name):
         ({"vocabulary": ["a"]}, TypeError, "vocabulary must be a Vocabulary, got list"),
     ],
 )
-def test_bad_arguments_are_named(options, error, message):
+def test_errors_name_bad_arguments(options, error, message):
     with pytest.raises(error, match=message):
         make(**options)
 
 
-def test_bad_input_is_named():
+def test_errors_name_bad_input():
     lm = make()
     ids, targets = text()
     wrong = ids.clone()
-    wrong[1, 2] = WORDS
+    wrong[1, 2] = VOCAB
     for bad, error, message in [
         (wrong, ValueError, "ids must lie in 0 .. 12, got 13"),
         (wrong - 20, ValueError, "ids must lie in 0 .. 12, got -"),
@@ -284,6 +284,6 @@ def test_bad_input_is_named():
     ("options", "bound"),
     [({}, 1.5), ({"embedding_size": 100}, 0.6), ({"cell": "relu"}, 0.1), ({"init": "paper"}, 0.1)],
 )
-def test_word_vectors_start_wide_for_gated_cells(options, bound):
+def test_embeddings_of_gated_cells_have_a_wide_initial_range(options, bound):
     lm = TrellisLM(**{"vocab_size": 200, "embedding_size": 16, "hidden_size": 128, "num_layers": 3, **options})
     assert 0.98 * bound < lm.embedding.weight.abs().max().item() <= bound

@@ -26,7 +26,7 @@ def train_a_step(model, *batch):
 
 
 @pytest.mark.parametrize("options", LANGUAGE_MODELS, ids=str)
-def test_a_saved_and_a_copied_language_model_give_equal_outputs(options, tmp_path):
+def test_saved_and_copied_language_models_have_equal_outputs(options, tmp_path):
     ids = torch.randint(9, (2, 8))
     lm = train_a_step(TrellisLM(9, 6, 10, num_layers=3, **options), ids, ids)
     lm.save_pretrained(tmp_path / "model")
@@ -42,7 +42,7 @@ def test_a_saved_and_a_copied_language_model_give_equal_outputs(options, tmp_pat
         assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "model" / name).read_bytes()
 
 
-def test_classifiers_and_regressors(tmp_path):
+def test_saved_classifiers_and_regressors_have_equal_outputs(tmp_path):
     x = torch.randn(4, 7, 3)
     for model, targets in [
         (TrellisClassifier(3, 10, 4, num_classes=5, dilation=[1, 2]), torch.tensor([0, 1, 4, 4])),
@@ -53,7 +53,7 @@ def test_classifiers_and_regressors(tmp_path):
         assert torch.equal(loaded(x).prediction, model(x).prediction)
 
 
-def test_the_vocabulary_goes_along(tmp_path):
+def test_the_vocabulary_is_saved_with_the_model(tmp_path):
     vocabulary = Vocabulary(["<unk>", "ä", "日本", "\n"], "words")
     lm = TrellisLM(4, 6, 10, num_layers=3, vocabulary=vocabulary)
     lm.save_pretrained(tmp_path)
@@ -80,7 +80,7 @@ class Leaky(Cell):
         return state, state
 
 
-def test_a_cell_of_ones_own_is_given_again(tmp_path):
+def test_a_user_defined_cell_must_be_passed_again(tmp_path):
     lm = TrellisLM(9, 6, 10, num_layers=3, cell=Leaky()).eval()
     lm.save_pretrained(tmp_path)
     with pytest.raises(ValueError, match=r"built with a cell of its own: pass cell=Leaky\(\)"):
@@ -148,14 +148,14 @@ def change_weights(folder, edit):
         (lambda f: (f / "vocabulary.json").write_text("{}"), "not a vocabulary"),
     ],
 )
-def test_what_cannot_be_read_is_named(folder, change, message):
+def test_errors_name_the_file_that_cannot_be_read(folder, change, message):
     change(folder)
     with pytest.raises(ValueError, match=message):
         TrellisLM.from_pretrained(folder)
 
 
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
-def test_missing_files_are_named(folder, name):
+def test_errors_name_missing_files(folder, name):
     (folder / name).unlink()
     with pytest.raises(FileNotFoundError, match=name.replace(".", r"\.")):
         TrellisLM.from_pretrained(folder)
@@ -177,7 +177,7 @@ def test_a_failed_save_leaves_the_old_model(folder, monkeypatch):
     assert torch.equal(TrellisLM.from_pretrained(folder).log_prob(ids), old.log_prob(ids))
 
 
-def test_a_later_model_replaces_an_earlier_one_as_a_whole(tmp_path):
+def test_a_later_model_replaces_all_files_of_an_earlier_one(tmp_path):
     TrellisLM(2, 6, 10, num_layers=3, vocabulary=Vocabulary(["a", "b"], "words")).save_pretrained(tmp_path)
     TrellisLM(2, 6, 10, num_layers=3).save_pretrained(tmp_path)
     assert TrellisLM.from_pretrained(tmp_path).vocabulary is None
@@ -185,7 +185,7 @@ def test_a_later_model_replaces_an_earlier_one_as_a_whole(tmp_path):
     assert TrellisLM.from_pretrained(tmp_path, vocabulary=other).vocabulary is other
 
 
-def test_numbers_and_sequences_of_all_kinds_are_saved(tmp_path):
+def test_numbers_and_sequences_of_all_types_are_saved(tmp_path):
     lm = TrellisLM(np.int64(9), 6, torch.tensor(10), 3, dilation=range(1, 3), alpha=np.float64(0.5))
     lm.save_pretrained(tmp_path)
     assert TrellisLM.from_pretrained(tmp_path).config == lm.config
@@ -195,6 +195,6 @@ def test_numbers_and_sequences_of_all_kinds_are_saved(tmp_path):
     assert lm.config["cutoffs"] == [3]
 
 
-def test_a_change_that_does_not_fit_is_blamed(folder):
+def test_errors_name_a_change_that_does_not_fit(folder):
     with pytest.raises(ValueError, match=r"with hidden_dropout changed does not describe a TrellisLM: hidden_dropout"):
         TrellisLM.from_pretrained(folder, hidden_dropout=3)

@@ -46,14 +46,14 @@ def test_auxiliary_losses_count_in_training_only(x):
     assert model.eval()(x, labels).parts.keys() == {"main"}
 
 
-def test_prediction_is_without_dropout(x):
+def test_a_classifier_predicts_without_dropout(x):
     model = classifier(input_dropout=0.5, output_dropout=0.5, hidden_dropout=0.5)
     assert not torch.equal(model(x).prediction, model(x).prediction)
     assert torch.equal(model.predict(x), model.predict(x))
     assert model.training
 
 
-def test_a_value_a_sequence(x):
+def test_one_value_per_sequence(x):
     model = regressor(num_values=2)
     targets = torch.randn(4, 2)
     expected = torch.cat([model(row[None, :n]).prediction for row, n in zip(x, LENGTHS, strict=True)])
@@ -63,7 +63,7 @@ def test_a_value_a_sequence(x):
     assert out.state is None
 
 
-def test_a_value_a_step(x):
+def test_one_value_per_step(x):
     model = regressor(each_step=True, aux_every=4)
     targets = torch.randn(4, 12)
     out = model(x, targets, LENGTHS)
@@ -81,7 +81,7 @@ def test_a_regressor_predicts_without_dropout(x):
     assert_close(model.predict(x), model.eval()(x).prediction)
 
 
-def test_auxiliary_layers_that_a_depth_does_not_reach_do_not_count(x):
+def test_auxiliary_layers_beyond_the_depth_have_no_loss(x):
     model = regressor(aux_every=3)
     assert model(x, torch.zeros(4), depth=2).parts.keys() == {"main"}
 
@@ -94,7 +94,7 @@ def test_steps_can_be_chained(x):
     assert not first.state.h.requires_grad
 
 
-def test_it_learns_to_tell_sequences_apart():
+def test_a_classifier_learns_to_separate_sequences():
     model = classifier()
     optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
     x, labels = torch.randn(32, 12, 3), torch.arange(32).remainder(5)
@@ -108,7 +108,7 @@ def test_it_learns_to_tell_sequences_apart():
     assert model.predict(x).eq(labels).double().mean() > 0.8
 
 
-def test_half_precision_is_computed_in_single(x):
+def test_the_readout_in_half_precision_is_computed_in_single(x):
     with torch.autocast("cpu", dtype=torch.bfloat16):
         out = classifier(dtype=torch.float32)(x.float(), torch.zeros(4, dtype=torch.int64))
     assert out.loss.dtype == torch.float32
@@ -122,7 +122,7 @@ def test_half_precision_is_computed_in_single(x):
         (lambda x: classifier()(x[..., :2]), ValueError, "x must have input_size = 3"),
         (lambda x: classifier()(x, torch.tensor([0, 1, 2, 5])), ValueError, r"targets must lie in 0 \.\. 4, got 5"),
         (lambda x: classifier()(x, torch.zeros(4)), ValueError, "targets must be 4 integer labels"),
-        (lambda x: classifier()(x, torch.zeros(3, dtype=torch.int64)), ValueError, r"one a sequence, got .*\(3,\)"),
+        (lambda x: classifier()(x, torch.zeros(3, dtype=torch.int64)), ValueError, r"one per sequence, got .*\(3,\)"),
         (lambda x: classifier()(x, lengths=[1, 2, 3, 13]), ValueError, r"lengths\[3\] must lie in 1 .. 12"),
         (
             lambda x: regressor()(x, torch.zeros(4, 2)),
@@ -141,6 +141,6 @@ def test_half_precision_is_computed_in_single(x):
         (lambda x: classifier(aux_weight=1.0), ValueError, "aux_weight needs aux_every"),
     ],
 )
-def test_bad_input_is_named(x, call, error, message):
+def test_errors_name_bad_input(x, call, error, message):
     with pytest.raises(error, match=message):
         call(x)

@@ -1,4 +1,4 @@
-"""Datasets and their batches. It knows nothing of models or training.
+"""Datasets and their batches. This package does not depend on models or training.
 
 >>> from trellisnet.data import load
 >>> data = load("copy-memory", steps=10)

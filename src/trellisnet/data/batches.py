@@ -1,4 +1,4 @@
-"""Batches in an order that can be left and taken up again, and shared among processes."""
+"""Batches of a dataset, divided among processes, in an order that can be resumed."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from trellisnet.core.checks import positive_int
 
 @dataclass(frozen=True)
 class Batch:
-    """What a model reads in one step.
+    """The sequences of one training step.
 
     Attributes:
-        inputs: (B, T) numbers of tokens, or (B, T, C) values.
-        targets: (B, T) the token after each; (B,) class labels; or (B, D) values.
-        lengths: (B,) steps of each sequence, if they are unequal; what comes after is zero.
-        continues: each row goes on where the same row of the batch before ended: the state carries over.
+        inputs: (B, T) token ids, or (B, T, C) values.
+        targets: (B, T) the token after each input; (B,) class labels; or (B, D) values.
+        lengths: (B,) length of each sequence, if they differ; the padding after it is zero.
+        continues: each row continues the same row of the previous batch, so the state carries over.
     """
 
     inputs: Tensor
@@ -32,7 +32,7 @@ class Batch:
     continues: bool = False
 
     def to(self, device: torch.device | str) -> Batch:
-        """The same on a device. The lengths stay: shapes depend on them."""
+        """Move inputs and targets to a device. The lengths stay on the CPU, because shapes depend on them."""
         return Batch(
             self.inputs.to(device, non_blocking=True),
             self.targets.to(device, non_blocking=True),
@@ -41,21 +41,21 @@ class Batch:
         )
 
     def split(self, parts: int) -> list[Batch]:
-        """The same rows in so many parts."""
+        """Split the rows into n smaller batches of nearly equal size."""
         lengths = [None] * parts if self.lengths is None else list(self.lengths.tensor_split(parts))
-        pieces = zip(self.inputs.tensor_split(parts), self.targets.tensor_split(parts), lengths, strict=True)
-        return [Batch(inputs, targets, length, self.continues) for inputs, targets, length in pieces]
+        rows = zip(self.inputs.tensor_split(parts), self.targets.tensor_split(parts), lengths, strict=True)
+        return [Batch(inputs, targets, length, self.continues) for inputs, targets, length in rows]
 
 
 class Batches(ABC):
-    """Goes through a dataset epoch by epoch.
+    """Iterates over a dataset epoch by epoch.
 
-    A loop over it is the rest of the current epoch. `state_dict` says how far it is, in whole batches of all processes
-    together: a run can go on from it exactly, also with another number of processes.
+    A loop over it yields the rest of the current epoch. `state_dict` is the position in whole batches of all processes
+    together: a run can resume exactly from it, also with another number of processes.
 
     Attributes:
-        epoch: how many epochs are complete.
-        position: how many batches of the current epoch have been given.
+        epoch: number of complete epochs.
+        position: number of batches of the current epoch that have been yielded.
     """
 
     def __init__(self, batch_size: int, rank: int, world_size: int) -> None:
@@ -71,21 +71,25 @@ class Batches(ABC):
 
     @abstractmethod
     def __len__(self) -> int:
-        """Batches of an epoch."""
+        """Number of batches per epoch."""
 
     def __iter__(self) -> Iterator[Batch]:
         while self.position < len(self):
-            self.position += 1  # before it is given: who saves now has seen it
+            self.position += 1  # before the yield: a checkpoint saved after this batch must count it
             if (batch := self._batch(self.position - 1)) is not None:
                 yield batch
         self.epoch, self.position = self.epoch + 1, 0
 
     def state_dict(self) -> dict[str, Any]:
-        """Where it is, and what that depends on."""
+        """Return epoch and position, and the settings that they depend on."""
         return {"epoch": self.epoch, "position": self.position, **self._identity()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go to where another one was that had the same data, batch size and order."""
+        """Go to the position of a `state_dict`.
+
+        Raises:
+            ValueError: it belongs to other data, another batch size or another order.
+        """
         for name, value in self._identity().items():
             if state.get(name) != value:
                 raise ValueError(f"the state must be of batches with {name} = {value!r}, got {state.get(name)!r}")
@@ -97,26 +101,27 @@ class Batches(ABC):
 
     @abstractmethod
     def _identity(self) -> dict[str, Any]:
-        """What two of them must have in common to give the same batches."""
+        """Return the settings that two instances must share to yield the same batches."""
 
     @abstractmethod
     def _batch(self, position: int) -> Batch | None:
-        """This process's part of a batch; None if it is too small for all to have one."""
+        """Return this process's rows of a batch; None if it has none, because the batch has too few rows."""
 
 
 class TextBatches(Batches):
-    """A text in `batch_size` columns that are read side by side, window by window.
+    """Windows of a text that is cut into `batch_size` columns, which are read in parallel.
 
-    With the state carried from batch to batch, each column is one long text. What does not fill the columns, fewer
-    tokens than there are columns, is left out: read with `batch_size=1` to count every token.
+    With the state carried from batch to batch, each column is one long text. The remainder that does not fill the
+    columns, less than one token per column, is omitted: use `batch_size=1` to read every token.
 
     Args:
-        ids: the text, one-dimensional.
-        batch_size: columns, of all processes together.
-        steps: how far a window goes on from the one before; the last one of an epoch may be shorter.
-        context: so many steps of the window before are read again at the beginning of each, for models that keep no
-            state from one to the next; a window then has `context + steps` steps.
-        rank, world_size: this process gets columns `rank * batch_size / world_size` and the following.
+        ids: (tokens,), the token ids of the text.
+        batch_size: number of columns of all processes together.
+        steps: number of new steps per window; the last window of an epoch may be shorter.
+        context: number of steps before each window that are read again, for models that carry no state from window to
+            window; a window then has `context + steps` steps.
+        rank, world_size: this process reads `batch_size / world_size` columns, from column `rank * batch_size /
+            world_size` on.
 
     >>> batches = TextBatches(np.arange(9), batch_size=2, steps=3)
     >>> [batch.inputs.tolist() for batch in batches]
@@ -137,15 +142,15 @@ class TextBatches(Batches):
         self.steps = positive_int("steps", steps)
         self.context = positive_int("context", context, minimum=0)
         self.ids = ids
-        self.column = (len(ids) - 1) // batch_size  # the last token of all has none after it
-        if self.column <= context:
+        self.column_length = (len(ids) - 1) // batch_size  # the last token of the text has no target
+        if self.column_length <= context:
             raise ValueError(
                 f"ids must have more than {batch_size * (context + 1)} tokens for batch_size = {batch_size} and "
                 f"context = {context}, got {len(ids)}"
             )
 
     def __len__(self) -> int:
-        return (self.column - self.context + self.steps - 1) // self.steps
+        return (self.column_length - self.context + self.steps - 1) // self.steps
 
     def _identity(self) -> dict[str, Any]:
         return {
@@ -157,43 +162,48 @@ class TextBatches(Batches):
 
     def _batch(self, position: int) -> Batch:
         start = position * self.steps
-        stop = min(start + self.context + self.steps, self.column)
+        stop = min(start + self.context + self.steps, self.column_length)
         share = self.batch_size // self.world_size
-        columns = range(self.rank * share, (self.rank + 1) * share)
-        rows = [self.ids[column * self.column + start : column * self.column + stop + 1] for column in columns]
-        window = torch.from_numpy(np.stack(rows).astype(np.int64))  # one step more than is read
+        offsets = [column * self.column_length for column in range(self.rank * share, (self.rank + 1) * share)]
+        rows = [self.ids[offset + start : offset + stop + 1] for offset in offsets]
+        window = torch.from_numpy(np.stack(rows).astype(np.int64))  # one step more than the inputs, for the targets
         return Batch(window[:, :-1], window[:, 1:], continues=position > 0 and self.context == 0)
 
 
 class Items(ABC):
-    """Sequences that can be had in any order.
+    """Sequences with random access.
 
     Attributes:
-        lengths: steps of each, or None if all have the same.
+        lengths: length of each sequence, or None if all are equal.
     """
 
     lengths: NDArray[np.int64] | None = None
 
     @abstractmethod
     def __len__(self) -> int:
-        """How many there are."""
+        """Number of sequences."""
 
     @abstractmethod
     def take(self, indices: NDArray[np.int64], steps: int | None = None) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Inputs and targets of some of them; sequences of unequal lengths are filled up with zeros to `steps`."""
+        """Return inputs and targets of some sequences.
+
+        Args:
+            indices: (B,), numbers of the sequences.
+            steps: for sequences of unequal lengths: pad them with zeros to this length.
+        """
 
 
 class ItemBatches(Batches):
-    """Sequences in batches, in order or shuffled anew in every epoch.
+    """Batches of sequences, in order or shuffled in every epoch.
 
     Args:
         items: the sequences.
-        batch_size: of all processes together.
-        shuffle: the order of an epoch is a function of `seed` and the epoch's number alone.
-        seed: of the shuffling.
-        drop_last: leave out what does not fill a batch at the end of an epoch. Otherwise the processes share it as
-            evenly as they can, and one that gets nothing has a batch less.
-        rank, world_size: this process gets this part of every batch.
+        batch_size: number of sequences per batch, of all processes together.
+        shuffle: shuffle in every epoch; the order depends on `seed` and the number of the epoch only.
+        seed: seed of the shuffling.
+        drop_last: omit an incomplete last batch. Otherwise the processes divide it as evenly as possible, and a process
+            without a sequence of it yields one batch less.
+        rank, world_size: this process yields share `rank` of `world_size` of every batch.
     """
 
     def __init__(
@@ -223,13 +233,13 @@ class ItemBatches(Batches):
         return {"items": len(self.items), **{name: getattr(self, name) for name in names}}
 
     def _batch(self, position: int) -> Batch | None:
-        everyone = self._epoch_order()[position * self.batch_size :][: self.batch_size]
-        own = np.array_split(everyone, self.world_size)[self.rank]
+        whole = self._epoch_order()[position * self.batch_size :][: self.batch_size]
+        own = np.array_split(whole, self.world_size)[self.rank]
         if len(own) == 0:
             return None
         lengths = self.items.lengths
-        # the longest sequence of all processes, so that shapes do not depend on how many there are
-        steps = None if lengths is None else int(lengths[everyone].max())
+        # pad to the longest sequence of all processes, so that shapes do not depend on the number of processes
+        steps = None if lengths is None else int(lengths[whole].max())
         inputs, targets = self.items.take(own, steps)
         own_lengths = None if lengths is None else torch.from_numpy(lengths[own])
         return Batch(torch.from_numpy(inputs), torch.from_numpy(targets), own_lengths)

@@ -1,8 +1,9 @@
-"""Checks of arguments that several kinds of data share."""
+"""Checks that several kinds of data share."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TypeVar
 
 from trellisnet.core.checks import one_of
@@ -11,5 +12,22 @@ T = TypeVar("T")
 
 
 def pick(name: str, value: str, choices: Mapping[str, T]) -> T:
-    """The choice of that name, or an error that names them all."""
+    """Return the choice of this name.
+
+    Raises:
+        ValueError: there is none; the message lists all names.
+    """
     return choices[one_of(name, value, choices)]
+
+
+def check_file(path: Path) -> None:
+    """Check that a file exists and has content.
+
+    Raises:
+        FileNotFoundError: it is not a file.
+        ValueError: it is empty.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"path must be a file, got {str(path)!r}")
+    if path.stat().st_size == 0:
+        raise ValueError(f"{path}: is empty")

@@ -1,4 +1,4 @@
-"""Every dataset by its name."""
+"""All datasets by name."""
 
 from __future__ import annotations
 
@@ -32,14 +32,18 @@ DATASETS: dict[str, Callable[..., TextData | SequenceData]] = {
 
 
 def load(name: str, root: str | Path | None = None, **options: Any) -> TextData | SequenceData:
-    """Load a dataset.
+    """Load a dataset by name.
 
     Args:
         name: one of `DATASETS`: a benchmark ("ptb-word", "ptb-char", "wikitext-2", "wikitext-103", "seq-mnist",
-            "perm-mnist", "seq-cifar10"), a stress test ("copy-memory", "adding"), "python-library", or the user's own
-            "text" or "series".
-        root: a folder to look for a benchmark's files first.
-        options: of the dataset, as its function in `DATASETS` has them.
+            "perm-mnist", "seq-cifar10"), a stress test ("copy-memory", "adding"), "python-library", or your own "text"
+            or "series".
+        root: a folder to search first for the files of a benchmark.
+        options: options of the dataset: the parameters of its function in `DATASETS`.
+
+    Raises:
+        ValueError: there is no such dataset or option, or a file is damaged or not the expected one.
+        MissingDataError: the files of a benchmark are not found and cannot be downloaded.
 
     >>> data = load("adding", steps=50)
     >>> batch = next(iter(data.batches("train", batch_size=4)))
@@ -52,7 +56,7 @@ def load(name: str, root: str | Path | None = None, **options: Any) -> TextData 
     if "root" in known:
         options["root"] = root
     elif root is not None and name in ("text", "series"):
-        raise ValueError(f"root belongs to the benchmarks' files; the dataset {name!r} wants path")
+        raise ValueError(f"root belongs to the benchmarks' files; the dataset {name!r} needs path")
     for option in options:
         pick(f"option of the dataset {name!r}", option, known)
     return loader(**options)

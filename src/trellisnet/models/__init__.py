@@ -1,1 +1,1 @@
-"""What a trellis network is used for: language models, classifiers, regressors, and their output heads."""
+"""Models for whole tasks, on any body: language models, classifiers and regressors, and their output heads."""

@@ -1,4 +1,4 @@
-"""Checkpoints of the authors' code: the state_dict of their language model, as `torch.save` wrote it."""
+"""Read checkpoints of the authors' code: the state_dict of their language model, written by `torch.save`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-# vocabulary, embedding, width: the number of layers in table 5 of the paper. The width of the authors' character
+# (vocabulary, embedding, width): the number of layers in table 5 of the paper. The width of the authors' character
 # model is 1050 + 200; the paper's table says 1000.
 LAYERS = {
     (10_000, 400, 1400): 55,  # word PTB
@@ -19,21 +19,34 @@ LAYERS = {
     (50, 200, 1200): 125,  # character PTB
     (50, 200, 1250): 125,
 }
-GATES = [0, 3, 1, 2]  # theirs are input, output, candidate, forget; ours input, forget, output, candidate
+# their order of the gates is input, output, candidate, forget; ours is input, forget, output, candidate
+GATES = [0, 3, 1, 2]
 
-# `tnet` may be wrapped for DropConnect (`module`, `_raw`); `network` lists the same modules again
+# `tnet` may be wrapped for DropConnect (`module`, `_raw`); `network` lists the same modules a second time
 _KERNEL = re.compile(r"tnet\.(?:module\.)?full_conv\.(bias2|weight[12])(_g|_v)?(?:_raw)?")
-_AGAIN = {"network.0.": "tnet.", "network.1.": "mixsoft."}
+_REPEATED = {"network.0.": "tnet.", "network.1.": "mixsoft."}
 _KERNEL_NAMES = {"bias2": "bias", "weight1": "weight_input", "weight2": "weight_hidden"}
 _NORM_PARTS = {"_g": "original0", "_v": "original1"}
 
 
 def read_checkpoint(path: Path, num_layers: int | None) -> tuple[dict[str, Any], dict[str, Tensor], dict[str, str]]:
-    """A file of the authors': arguments of a `TrellisLM`, its parameters by name, and their names for these."""
+    """Read a checkpoint of the authors' code.
+
+    Args:
+        path: the file.
+        num_layers: depth of the model; None: the paper's depth for models of the paper's sizes.
+
+    Returns:
+        The arguments of a `TrellisLM`, its parameters by name, and the authors' name of each parameter.
+
+    Raises:
+        ValueError: the file is damaged, is not such a model, or `num_layers` is needed and not given.
+    """
     theirs = _without_repeats(_load(path), path)
     mixture = any(name.startswith("mixsoft.") for name in theirs)
     if mixture:
-        theirs = {name: tensor for name, tensor in theirs.items() if not name.startswith("decoder.")}  # not in use
+        # with a mixture, their model has a decoder that it does not use
+        theirs = {name: tensor for name, tensor in theirs.items() if not name.startswith("decoder.")}
     names = {_our_name(name): name for name in theirs}
     tensors = {ours: _to_our_layout(theirs[name], name, path) for ours, name in names.items()}
 
@@ -94,11 +107,11 @@ def _our_name(theirs: str) -> str:
 def _load(path: Path) -> dict[str, Tensor]:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of pickles in other protocols; what cannot be read is an error below
+            warnings.simplefilter("ignore")  # about pickle protocols; a file that cannot be read is an error below
             content = torch.load(path, map_location="cpu", weights_only=True)
     except (FileNotFoundError, IsADirectoryError, PermissionError):
         raise
-    except Exception:  # of many kinds, with advice to read the file in a way that executes what it says
+    except Exception:  # torch raises many types, and advises to read the file in a way that executes its content
         raise ValueError(f"{path} is damaged or holds more than tensors and their names, so it is not read") from None
     if not isinstance(content, dict) or not all(isinstance(tensor, Tensor) for tensor in content.values()):
         raise ValueError(f"{path} must hold a state_dict (names and tensors), got {type(content).__name__}")
@@ -106,10 +119,10 @@ def _load(path: Path) -> dict[str, Tensor]:
 
 
 def _without_repeats(theirs: dict[str, Tensor], path: Path) -> dict[str, Tensor]:
-    """Their file lists most tensors twice, under the name of the part and as an entry of `network`."""
+    """Drop repeated tensors: the file lists most of them twice, by module name and as an entry of `network`."""
     kept: dict[str, Tensor] = {}
     for name, tensor in theirs.items():
-        first = next((new + name[len(old) :] for old, new in _AGAIN.items() if name.startswith(old)), name)
+        first = next((new + name[len(old) :] for old, new in _REPEATED.items() if name.startswith(old)), name)
         if first in kept and not torch.equal(kept[first], tensor):
             raise ValueError(f"{path}: {name} must be equal to {first}, which it repeats")
         kept.setdefault(first, tensor)
@@ -117,7 +130,7 @@ def _without_repeats(theirs: dict[str, Tensor], path: Path) -> dict[str, Tensor]
 
 
 def _to_our_layout(tensor: Tensor, name: str, path: Path) -> Tensor:
-    """Conv kernels (4H, C, taps), or their biases or lengths, to (taps, C, 4H) in our order of the gates."""
+    """Convert kernels (4H, C, taps), biases (4H) and weight norms to our layout (taps, C, 4H) and order of gates."""
     if not _KERNEL.fullmatch(name):
         return tensor
     if tensor.dim() not in (1, 3) or tensor.shape[0] % 4:
@@ -132,7 +145,7 @@ def _depth(path: Path, sizes: tuple[int, ...], num_layers: int | None) -> int:
         return num_layers
     if sizes not in LAYERS:
         raise ValueError(
-            f"{path}: num_layers is needed, because the file does not tell it and vocabulary, embedding and width "
-            f"{sizes} are not those of a model of the paper's"
+            f"{path}: num_layers is needed, because the file does not contain it and vocabulary, embedding and width "
+            f"{sizes} are not those of a model of the paper"
         )
     return LAYERS[sizes]

@@ -1,4 +1,4 @@
-"""Beam search: the most probable continuation that a search of bounded width finds."""
+"""Beam search for a probable continuation of each prompt."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ import torch
 from torch import Tensor
 
 from trellisnet.models.body import select_rows
-from trellisnet.models.generation import NextWords, Seen, read_prompts
+from trellisnet.models.generation import NextToken, Seen, read_prompts
 
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """A continuation and the sum of its words' log-probabilities."""
+    """A continuation and the sum of the log-probabilities of its tokens."""
 
-    words: tuple[int, ...]
+    tokens: tuple[int, ...]
     total: float
 
     def score(self, length_penalty: float) -> float:
-        """The sum over a power of the length: with 0 the sum itself, with 1 the mean."""
-        return self.total / float(len(self.words) ** length_penalty)
+        """Return the sum divided by length ** length_penalty: with 0 the sum itself, with 1 the mean."""
+        return self.total / float(len(self.tokens) ** length_penalty)
 
 
 def beam_search(
-    model: NextWords,
+    model: NextToken,
     prompts: Sequence[Sequence[int]],
     max_new_tokens: int,
     beams: int,
@@ -33,10 +33,20 @@ def beam_search(
     repetition_penalty: float,
     stop: frozenset[int],
 ) -> list[tuple[int, ...]]:
-    """The best continuation found of every prompt.
+    """Return the best continuation found for each prompt.
 
-    In every step the best one-word continuations of a prompt's live hypotheses are looked at, in order. Among the first
-    `beams` of them, those that end with a stop word are finished; the first `beams` that do not, live on.
+    Each step extends the live hypotheses of a prompt by one token and ranks the extensions by log-probability. Those of
+    the first `beams` extensions that end with a stop token are finished. The first `beams` extensions that do not end
+    with a stop token are the live hypotheses of the next step.
+
+    Args:
+        model: maps tokens and a state to the log-probabilities of the next token.
+        prompts: token ids, of any lengths.
+        max_new_tokens: maximum number of tokens per continuation.
+        beams: number of live hypotheses per prompt.
+        length_penalty: a finished hypothesis is ranked by its sum divided by length ** length_penalty.
+        repetition_penalty: see `Seen`.
+        stop: ids of the tokens that end a continuation.
     """
     log_prob, state = read_prompts(model, prompts)
     seen = Seen(prompts, log_prob.shape[1], repetition_penalty)
@@ -44,49 +54,53 @@ def beam_search(
     finished: list[list[Hypothesis]] = [[] for _ in prompts]
     for step in range(max_new_tokens):
         log_prob = seen.penalise(log_prob)
-        parents: list[int] = []  # the row that each hypothesis of the next step continues
+        parents: list[int] = []  # the batch row that each hypothesis of the next step extends
         first = 0
         for i, hypotheses in enumerate(live):
             rows = slice(first, first + len(hypotheses))
             first = rows.stop
-            live[i], done, origins = _continue(hypotheses, log_prob[rows], beams, stop)
-            finished[i] += done
+            live[i], ended, origins = _extend(hypotheses, log_prob[rows], beams, stop)
+            finished[i] += ended
             best = max((h.score(length_penalty) for h in finished[i]), default=-float("inf"))
-            # a total only falls, so this is the best that a live hypothesis can still become
+            # a total only falls, so no live hypothesis can exceed this score
             if best >= max((h.total / max_new_tokens**length_penalty for h in hypotheses), default=-float("inf")):
                 live[i] = []
             parents += [rows.start + origin for origin in origins[: len(live[i])]]
         if not parents or step + 1 == max_new_tokens:
             break
-        words = torch.tensor([h.words[-1] for hypotheses in live for h in hypotheses], device="cpu")
+        tokens = torch.tensor([h.tokens[-1] for hypotheses in live for h in hypotheses], device="cpu")
         order = torch.tensor(parents, device="cpu")
-        seen.go_on(order, words)
-        log_prob, state = model(words[:, None], select_rows(state, order), None)
+        seen.extend(order, tokens)
+        log_prob, state = model(tokens[:, None], select_rows(state, order), None)
     return [
-        max(done + going, key=lambda h: h.score(length_penalty)).words
-        for done, going in zip(finished, live, strict=True)
+        max(ended + alive, key=lambda h: h.score(length_penalty)).tokens
+        for ended, alive in zip(finished, live, strict=True)
     ]
 
 
-def _continue(
+def _extend(
     hypotheses: list[Hypothesis], log_prob: Tensor, beams: int, stop: frozenset[int]
 ) -> tuple[list[Hypothesis], list[Hypothesis], list[int]]:
-    """One step of one prompt: hypotheses that live on, those that are finished, and the parents of the former."""
+    """Extend the hypotheses of one prompt by one token.
+
+    Returns:
+        The live hypotheses, the finished ones, and for each live one the index of the hypothesis that it extends.
+    """
     totals = torch.tensor([h.total for h in hypotheses], dtype=torch.float64, device="cpu")
     scores = (totals[:, None] + log_prob).flatten()
-    # every hypothesis can end in so many ways at most, so these are enough to leave `beams` that do not
+    # at most len(hypotheses) * len(stop) extensions end with a stop token: `beams` others are among the first `enough`
     enough = min(beams + len(hypotheses) * len(stop), len(scores))
     best = scores.topk(enough)
-    going: list[Hypothesis] = []
-    done: list[Hypothesis] = []
+    alive: list[Hypothesis] = []
+    ended: list[Hypothesis] = []
     origins: list[int] = []
     for rank, (total, place) in enumerate(zip(best.values.tolist(), best.indices.tolist(), strict=True)):
-        origin, word = divmod(place, log_prob.shape[1])
-        longer = Hypothesis((*hypotheses[origin].words, word), total)
-        if word in stop:
+        origin, token = divmod(place, log_prob.shape[1])
+        longer = Hypothesis((*hypotheses[origin].tokens, token), total)
+        if token in stop:
             if rank < beams:
-                done.append(longer)
-        elif len(going) < beams:
-            going.append(longer)
+                ended.append(longer)
+        elif len(alive) < beams:
+            alive.append(longer)
             origins.append(origin)
-    return going, done, origins
+    return alive, ended, origins

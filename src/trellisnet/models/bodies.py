@@ -1,4 +1,4 @@
-"""Every body by its name. Imports nothing heavy: a body is imported when it is asked for."""
+"""The bodies of this package by name. A body's module is imported when it is needed, so this import is light."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from trellisnet.core.checks import one_of, suggestion
 if TYPE_CHECKING:
     from torch import nn
 
-# The file of a body, and the names of its module and of the dataclass that declares its options there. The trellis has
-# its options in a file of their own, without torch, so that `--help` is quick.
+# name: the Python module of a body, its class there, and the dataclass of its options there. The options of the trellis
+# are in a module of their own that does not import torch, so that `--help` is fast.
 BODIES = {
     "trellis": ("trellisnet.core.trellis", "TrellisNet", "TrellisOptions"),
     "lstm": ("trellisnet.baselines.rnn", "LstmBody", "RnnOptions"),
@@ -21,14 +21,24 @@ BODIES = {
 
 
 def body_options(name: str) -> type[Any]:
-    """The dataclass of the options of a body."""
+    """Return the dataclass that declares the options of a body."""
     file, _, options = BODIES[one_of("body", name, BODIES)]
     kind: type[Any] = getattr(import_module("trellisnet.core.options" if name == "trellis" else file), options)
     return kind
 
 
 def make_body(name: str, input_size: int, **options: Any) -> nn.Module:
-    """The body of that name; `options` are its own, and `device` and `dtype`."""
+    """Build a body by name.
+
+    Args:
+        name: one of `BODIES`.
+        input_size: channels of its input.
+        options: the body's own options, `device` and `dtype`.
+
+    Raises:
+        ValueError: no body has this name, or an option has a bad value.
+        TypeError: the body has no such option.
+    """
     file, body, _ = BODIES[one_of("body", name, BODIES)]
     known = {*(field.name for field in fields(body_options(name))), "device", "dtype"}
     for option in options:
@@ -39,12 +49,12 @@ def make_body(name: str, input_size: int, **options: Any) -> nn.Module:
 
 
 def name_of(body: nn.Module) -> str | None:
-    """The name of a body that `make_body` makes; None for a body of the user's own."""
+    """Return the name under which `make_body` builds this kind of body; None for a user-defined body."""
     kind = (type(body).__module__, type(body).__name__)
     return next((name for name, (file, body_name, _) in BODIES.items() if (file, body_name) == kind), None)
 
 
 def options_of(body: nn.Module) -> dict[str, Any]:
-    """The options that a body of this package has, as its attributes have them."""
+    """Return the current options of a body of this package by name; empty for a user-defined body."""
     name = name_of(body)
     return {} if name is None else {field.name: getattr(body, field.name) for field in fields(body_options(name))}

@@ -1,23 +1,24 @@
-"""A body: the net between a model's input and its head. Whatever follows the protocol here can be trained and used.
+"""The body protocol. A body is the net between a model's input and its head; any net that follows it can be trained.
 
-A body maps x (T, B, C) and a state to y (T, B, D) and the state after it. It is an `nn.Module` with
+A body maps x (T, B, C) and a state to y (T, B, D) and the next state. It is an `nn.Module` with
 
-    input_size        channels C of x
-    output_size       channels D of y
-    receptive_field   the steps that an output depends on, its own included; None or absent: no limit
+    input_size        number C of channels of x
+    output_size       number D of channels of y
+    receptive_field   number of steps that an output depends on, its own included; None or absent: unlimited
     forward(x, state=None) -> (y, state)
 
-y at step t depends on x up to step t only. The state is a pytree of tensors with the batch in dimension 1, and None
-before the first step of a sequence. A body whose `forward` has more keyword arguments is asked for more:
+y at step t depends on x up to step t only. The state is a pytree of tensors with the batch in dimension 1, or None
+before the first step of a sequence. `forward` may accept further keyword arguments. Models pass those that it names:
 
-    lengths   where the sequences of a batch end: the state is then that at each sequence's own end
-    tail      only the last n steps of each sequence are wanted, and no state
-    depth     number of layers, for bodies whose weights serve any depth
-    aux       give the outputs of inner layers (layers, T, B, D) as a third result; the body says every how many layers
-              in its attribute `aux_every`
+    lengths   the length of each sequence of a batch; the returned state is the one at each sequence's own end
+    tail      return the last n steps of each sequence only; no state is needed
+    depth     number of layers, for bodies whose weights fit any depth
+    aux       return the outputs of inner layers (layers, T, B, D) as a third result, one per `aux_every` layers; the
+              body has an attribute `aux_every`
 
-`for_inference()`, if there is one, gives an equal body for many calls on the same weights. `input_scale`, if there is
-one and it is not None, is the bound of the embedding's first values times the root of its size.
+Two further attributes are optional. `for_inference()` returns an equal body for many calls on the same weights.
+`input_scale` is the bound of the initial embedding values times the square root of the embedding size; None or absent:
+the bound is 0.1.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ from torch.utils import _pytree as pytree
 
 from trellisnet.core.checks import positive_int
 
-BATCH = 1  # the dimension of a state's tensors that belongs to the sequences
+BATCH_DIM = 1  # of the tensors of a state
 State = Any  # a pytree of tensors, or None
 
 
 @dataclass(frozen=True, eq=False)
 class BodyOutput:
-    """What a body gives: y (T, B, D), the state after it, and outputs of inner layers (layers, T, B, D)."""
+    """The results of a body: y (T, B, D), the next state, and the outputs of inner layers (layers, T, B, D)."""
 
     output: Tensor
     state: State
@@ -48,7 +49,12 @@ class BodyOutput:
 
 
 def check_body(body: object) -> Any:
-    """Return `body` if it looks like one, or raise an error that says what is missing."""
+    """Return `body` if it has the required attributes of a body.
+
+    Raises:
+        TypeError: it is not an `nn.Module`, or a size is not an integer.
+        ValueError: a size is below 1.
+    """
     if not isinstance(body, nn.Module):
         raise TypeError(f"body must be an nn.Module that follows trellisnet.models.body, got {type(body).__name__}")
     for name in ("input_size", "output_size"):
@@ -58,7 +64,7 @@ def check_body(body: object) -> Any:
 
 @cache
 def _accepted(kind: type[Any]) -> frozenset[str]:
-    """The keyword arguments that a body's `forward` takes beside x and the state."""
+    """Return the names of the parameters of a body's `forward`; all optional ones if it takes `**kwargs`."""
     parameters = inspect.signature(kind.forward).parameters.values()
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return frozenset(("lengths", "tail", "depth", "aux"))
@@ -75,7 +81,24 @@ def run_body(
     depth: int | None = None,
     aux: bool = False,
 ) -> BodyOutput:
-    """Call a body, do for it what it cannot do itself, and check what it returns."""
+    """Call a body and check its results.
+
+    If the body does not accept `tail`, the last steps are cut from its whole output. If it does not accept `lengths`,
+    the returned state is None, because the body's own state lies after the padding.
+
+    Args:
+        body: a module that follows the body protocol.
+        x: (T, B, C).
+        state: the state to start from; None: the start of a sequence.
+        lengths: the length of each sequence; default T.
+        tail: return the last n steps of each sequence only, and no state.
+        depth: number of layers; default the body's own.
+        aux: also return the outputs of inner layers.
+
+    Raises:
+        ValueError: the body does not accept `depth` or `aux`, or its results have wrong shapes.
+        TypeError: the body does not return a tuple of the right length.
+    """
     kind: Any = type(body)
     accepted, name = _accepted(kind), kind.__name__
     options: dict[str, Any] = {"lengths": lengths, "tail": tail, "depth": depth, "aux": aux or None}
@@ -89,7 +112,7 @@ def run_body(
         raise TypeError(f"body {name} must return {expected}, got {_described(result)}")
     output, after = result[0], result[1]
     if "lengths" in given and "lengths" not in accepted:
-        after = None  # it is the state after the padding, which nobody may go on from
+        after = None  # this state lies after the padding: no sequence can continue from it
     whole = tail is None or "tail" not in accepted
     _check_output(name, output, (len(x) if whole else tail, x.shape[1], body.output_size))
     if tail is not None:
@@ -105,11 +128,11 @@ def _check_output(name: str, output: object, expected: tuple[Any, ...]) -> None:
         )
 
 
-def _check_state(name: str, state: State, batch: int) -> None:
+def _check_state(name: str, state: State, batch_size: int) -> None:
     for leaf in pytree.tree_leaves(state):
-        if isinstance(leaf, Tensor) and (leaf.dim() <= BATCH or leaf.shape[BATCH] != batch):
+        if isinstance(leaf, Tensor) and (leaf.dim() <= BATCH_DIM or leaf.shape[BATCH_DIM] != batch_size):
             raise ValueError(
-                f"body {name} must give a state whose tensors have the batch of {batch} in dimension {BATCH}, "
+                f"body {name} must give a state whose tensors have the batch of {batch_size} in dimension {BATCH_DIM}, "
                 f"got {_described(leaf)}"
             )
 
@@ -121,7 +144,7 @@ def _described(value: object) -> str:
 
 
 def _last(output: Tensor, tail: int, lengths: Sequence[int] | Tensor | None) -> Tensor:
-    """The last `tail` steps of each sequence, of an output with all steps."""
+    """Cut the last `tail` steps of each sequence from an output with all steps."""
     if lengths is None:
         return output[-tail:]
     ends = torch.as_tensor(lengths, device=output.device)
@@ -130,20 +153,24 @@ def _last(output: Tensor, tail: int, lengths: Sequence[int] | Tensor | None) -> 
 
 
 def needs_state(body: nn.Module, state: State) -> State:
-    """The state that a call left, for one who must go on from it."""
+    """Return the state that a call returned.
+
+    Raises:
+        ValueError: it is None, so the sequences cannot continue.
+    """
     if state is None:
-        raise ValueError(f"body {type(body).__name__} gave no state to go on from, which this needs")
+        raise ValueError(f"body {type(body).__name__} returned no state to continue from")
     return state
 
 
 def for_inference(body: nn.Module) -> nn.Module:
-    """An equal body for many calls on the same weights."""
+    """Return an equal body for many calls on the same weights: the body itself if it has no faster form."""
     make = getattr(body, "for_inference", None)
     return body if make is None else cast("nn.Module", make())
 
 
 def receptive_field(body: nn.Module, depth: int | None = None) -> int | None:
-    """The steps that an output depends on, its own included; None: no limit."""
+    """Return the number of steps that an output depends on, its own included; None: unlimited."""
     field = getattr(body, "receptive_field", None)
     if field is None or depth is None:
         return cast("int | None", field)
@@ -151,28 +178,32 @@ def receptive_field(body: nn.Module, depth: int | None = None) -> int | None:
 
 
 def detach(state: State) -> State:
-    """The same state, cut from the graph: truncated back-propagation through time."""
+    """Detach a state from the graph, for truncated back-propagation through time."""
     return pytree.tree_map_only(Tensor, Tensor.detach, state)
 
 
 def repackage(state: State) -> State:
-    """The paper's compressed history where the state has one, otherwise the state itself; detached."""
+    """Return the paper's compressed history if the state has a method `repackage`, else the state; detached."""
     make = getattr(state, "repackage", None)
     return detach(state if make is None else make())
 
 
 def move(state: State, device: torch.device | str) -> State:
-    """The same state on another device."""
+    """Move a state to another device."""
     return pytree.tree_map_only(Tensor, lambda tensor: tensor.to(device), state)
 
 
 def select_rows(state: State, rows: Tensor) -> State:
-    """The state of some of the sequences, in the order given: to drop, repeat or reorder them."""
-    return pytree.tree_map_only(Tensor, lambda tensor: tensor.index_select(BATCH, rows.to(tensor.device)), state)
+    """Return the state of the given batch rows, in that order: to drop, repeat or reorder sequences."""
+    return pytree.tree_map_only(Tensor, lambda tensor: tensor.index_select(BATCH_DIM, rows.to(tensor.device)), state)
 
 
 def pack_state(state: State) -> dict[str, Any]:
-    """A state as tensors and a text that tells how they belong together, to be saved; on the CPU."""
+    """Convert a state to tensors on the CPU and a JSON description of its structure, for a checkpoint.
+
+    Raises:
+        TypeError: torch cannot serialise the structure.
+    """
     leaves, structure = pytree.tree_flatten(move(state, "cpu"))
     try:
         return {"leaves": leaves, "structure": pytree.treespec_dumps(structure)}
@@ -183,5 +214,5 @@ def pack_state(state: State) -> dict[str, Any]:
 
 
 def unpack_state(packed: dict[str, Any], device: torch.device | str) -> State:
-    """The inverse of `pack_state`."""
+    """Invert `pack_state`; the tensors go to `device`."""
     return move(pytree.tree_unflatten(packed["leaves"], pytree.treespec_loads(packed["structure"])), device)

@@ -1,4 +1,4 @@
-"""A model from the name of a body and flat options, as recipes have them."""
+"""Build a model from the name of a body and a flat set of options, as a recipe has them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from trellisnet.vocabulary import Vocabulary
 def build_language_model(
     body: str, vocab_size: int, embedding_size: int, vocabulary: Vocabulary | None = None, **options: Any
 ) -> LanguageModel:
-    """A language model on the body of that name; `options` are those of `LanguageOptions` and of the body.
+    """Build a language model on a named body; `options` are those of `LanguageOptions` and of the body.
 
     >>> build_language_model("gru", vocab_size=50, embedding_size=8, hidden_size=16).net.output_size
     8
@@ -33,7 +33,7 @@ def build_language_model(
 
 
 def build_classifier(body: str, input_size: int, num_classes: int, **options: Any) -> SequenceClassifier:
-    """A classifier on the body of that name; `options` are those of `SequenceOptions` and of the body."""
+    """Build a classifier on a named body; `options` are those of `SequenceOptions` and of the body."""
     if body == "trellis":
         return TrellisClassifier(input_size, num_classes=num_classes, **options)
     own, net = split_options(options, SequenceOptions, body_options(body))
@@ -41,7 +41,7 @@ def build_classifier(body: str, input_size: int, num_classes: int, **options: An
 
 
 def build_regressor(body: str, input_size: int, num_values: int, **options: Any) -> SequenceRegressor:
-    """A regressor on the body of that name; `options` are those of `SequenceOptions` and of the body."""
+    """Build a regressor on a named body; `options` are those of `SequenceOptions` and of the body."""
     if body == "trellis":
         return TrellisRegressor(input_size, num_values=num_values, **options)
     own, net = split_options(options, SequenceOptions, body_options(body))

@@ -1,4 +1,4 @@
-"""The dropouts of the paper's models outside the trellis itself; inside it, see `TrellisNet`."""
+"""Dropout before and after the body. For dropout inside a trellis, see `TrellisNet`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ from torch.nn import functional as F
 
 
 def channel_mask(x: Tensor, probability: float) -> Tensor | None:
-    """What (T, ..., C) is multiplied with in variational dropout: a mask a sequence, the same at every step."""
+    """Draw a mask of variational dropout for (T, ..., C): one mask per sequence, the same at every step.
+
+    Returns:
+        (1, ..., C), scaled so that the mean is kept; None if the probability is 0.
+    """
     if not probability:
         return None
     kept = 1 - probability
@@ -16,15 +20,15 @@ def channel_mask(x: Tensor, probability: float) -> Tensor | None:
 
 
 def masked(x: Tensor, mask: Tensor | None) -> Tensor:
-    """`x` under a mask, or as it is."""
+    """Multiply `x` by a mask; None: return `x`."""
     return x if mask is None else x * mask
 
 
-def embed(ids: Tensor, weight: Tensor, word_dropout: float = 0.0) -> Tensor:
-    """Vectors of words; with dropout, all occurrences of some words of the vocabulary are zero."""
+def embed(ids: Tensor, weight: Tensor, token_dropout: float = 0.0) -> Tensor:
+    """Return the vectors (..., E) of token ids; a dropped token of the vocabulary is zero wherever it occurs."""
     vectors = F.embedding(ids, weight)
-    if not word_dropout:
+    if not token_dropout:
         return vectors
-    kept = 1 - word_dropout
-    words = weight.new_empty(len(weight), 1).bernoulli_(kept).div_(kept)
-    return vectors * F.embedding(ids, words)
+    kept = 1 - token_dropout
+    mask = weight.new_empty(len(weight), 1).bernoulli_(kept).div_(kept)  # one entry per token of the vocabulary
+    return vectors * F.embedding(ids, mask)

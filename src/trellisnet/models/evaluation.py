@@ -1,7 +1,7 @@
-"""How well a language model knows a text, read as a stream: every word with its full receptive field.
+"""Score a text with a language model. The text is read as a stream: every token has its full receptive field.
 
-Two options, off by default, let the model adapt to the text it has already seen. They make figures that must not be
-compared with those of models without: each result says how it was made.
+Two options, off by default, let the model adapt to the text that it has already scored. Results with and without them
+are not comparable, so each result names its protocol.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 
 
 def perplexity(nll: float) -> float:
-    """Exp of a mean negative log-likelihood, however large."""
+    """Return exp(nll); infinity where that overflows."""
     return math.inf if nll >= 700 else math.exp(nll)
 
 
 @dataclass(frozen=True, eq=False)
 class Score:
-    """The log-probability of every word but the first, and how it was found."""
+    """The log-probability of every token but the first, and the protocol of the evaluation."""
 
     log_prob: Tensor  # (B, T - 1)
     protocol: str
 
     @property
     def nll(self) -> float:
-        """Mean negative log-likelihood of a word, in nats."""
+        """Mean negative log-likelihood per token, in nats."""
         return -self.log_prob.double().mean().item()
 
     @property
@@ -48,21 +48,21 @@ class Score:
 
     @property
     def bits(self) -> float:
-        """`nll` in bits: bits per character, if the words are characters."""
+        """`nll` in bits: bits per character, if the tokens are characters."""
         return self.nll / math.log(2)
 
 
 @dataclass(frozen=True)
 class ContinuousCache:
-    """Words that followed similar features become more probable (Grave, Joulin, Usunier, ICLR 2017).
+    """Raise the probability of tokens that followed similar features (Grave, Joulin, Usunier, ICLR 2017).
 
-    The model's probabilities are mixed with those of a cache, in which the word that came after each of the last
-    `size` steps has a weight of exp(theta times the product of that step's features with those of now).
+    The model's distribution is mixed with that of a cache of the last `size` steps. In the cache, the token after step
+    s has the weight exp(theta * <features of step s, features of the current step>).
 
     Args:
-        size: steps that are remembered.
-        theta: sharpness; 0 weighs all remembered steps equally.
-        share: of the cache in the mixture.
+        size: number of steps in the cache.
+        theta: sharpness; 0 gives all cached steps the same weight.
+        share: weight of the cache in the mixture, in (0, 1).
     """
 
     size: int = 500
@@ -79,47 +79,53 @@ class ContinuousCache:
         return f"continuous cache (size {self.size}, theta {self.theta:g}, share {self.share:g})"
 
 
-class CacheMemory:
-    """A continuous cache in use: the features and following words of the last steps."""
+class CacheContent:
+    """The content of a continuous cache: the features of the last steps and the tokens that followed them."""
 
     def __init__(self, options: ContinuousCache) -> None:
         self.options = options
         self.features: Tensor | None = None  # (S, B, D)
-        self.words: Tensor | None = None  # (S, B)
+        self.tokens: Tensor | None = None  # (S, B)
 
-    def mix(self, log_prob: Tensor, features: Tensor, words: Tensor) -> Tensor:
-        """The log-probabilities (T, B) of the words that follow features (T, B, D), mixed with the cache's."""
-        options, steps, device = self.options, len(words), words.device
+    def mix(self, log_prob: Tensor, features: Tensor, tokens: Tensor) -> Tensor:
+        """Mix log-probabilities (T, B) with those of the cache, and add the steps to the cache.
+
+        Args:
+            log_prob: (T, B), of `tokens`.
+            features: (T, B, D), from which `tokens` were predicted.
+            tokens: (T, B).
+        """
+        options, steps, device = self.options, len(tokens), tokens.device
         features = at_least_single(features)
-        known, following = features, words
-        if self.features is not None and self.words is not None:
-            known, following = torch.cat([self.features, features]), torch.cat([self.words, words])
+        known, following = features, tokens
+        if self.features is not None and self.tokens is not None:
+            known, following = torch.cat([self.features, features]), torch.cat([self.tokens, tokens])
         past = len(known) - steps
         age = past + torch.arange(steps, device=device)[:, None] - torch.arange(len(known), device=device)
-        remembered = ((age > 0) & (age <= options.size))[:, :, None]  # (T, S, 1): a step knows those before it
+        in_cache = ((age > 0) & (age <= options.size))[:, :, None]  # (T, S, 1): earlier steps only
         with without_autocast(device.type):
             scores = options.theta * torch.einsum("tbd,sbd->tsb", features, known)
-        scores = scores.masked_fill(~remembered, -torch.inf)
-        agreeing = scores.masked_fill(following[None] != words[:, None], -torch.inf)
+        scores = scores.masked_fill(~in_cache, -torch.inf)
+        agreeing = scores.masked_fill(following[None] != tokens[:, None], -torch.inf)
         cached = agreeing.logsumexp(1) - scores.logsumexp(1)
         mixed = torch.logaddexp(math.log1p(-options.share) + log_prob, math.log(options.share) + cached)
-        self.features, self.words = known[-options.size :], following[-options.size :]
-        return torch.where(remembered.any(1), mixed, log_prob)  # the very first step has nothing to remember
+        self.features, self.tokens = known[-options.size :], following[-options.size :]
+        return torch.where(in_cache.any(1), mixed, log_prob)  # at the very first step the cache is empty
 
 
 @dataclass(frozen=True, eq=False)
 class DynamicEvaluation:
-    """The model goes on learning from the text while it is judged (Krause, Kahembwe, Murray, Renals, ICML 2018).
+    """Continue training on the text while it is scored (Krause, Kahembwe, Murray, Renals, ICML 2018).
 
-    After each window has been judged, a step of gradient descent is made on it, and the parameters decay towards those
-    that were trained. With the `statistics` of gradients on training text, both are scaled for each parameter (RMS);
-    without, it is plain SGD. The model gets its own parameters back at the end.
+    After a window is scored, one step of gradient descent is made on it, and the parameters decay towards the trained
+    ones. With `statistics` of gradients on training text, both are scaled per parameter (RMS); without, this is plain
+    SGD. At the end the trained parameters are restored.
 
     Args:
-        learning_rate: of a step.
-        decay: towards the trained parameters, in every step.
-        statistics: mean squares of gradients, from `gradient_statistics`.
-        epsilon: what is added to their roots.
+        learning_rate: learning rate of a step.
+        decay: rate of the decay towards the trained parameters, per step.
+        statistics: mean squares of gradients by parameter name, from `gradient_statistics`.
+        epsilon: added to the square roots of the statistics.
     """
 
     learning_rate: float = 0.002
@@ -137,7 +143,11 @@ class DynamicEvaluation:
         return f"dynamic evaluation ({rule}, learning rate {self.learning_rate:g}, decay {self.decay:g})"
 
     def scales(self, model: nn.Module) -> dict[str, tuple[Tensor | float, Tensor | float]]:
-        """What a parameter's gradient is divided by, and its decay, by the parameter's name."""
+        """Return for each parameter name the divisor of its gradient and its decay.
+
+        Raises:
+            ValueError: a learned parameter has no statistics, or statistics of another shape.
+        """
         if self.statistics is None:
             return {name: (1.0, self.decay) for name in _learned(model)}
         roots = {}
@@ -159,34 +169,40 @@ def score(
     cache: ContinuousCache | None = None,
     dynamic: DynamicEvaluation | None = None,
 ) -> Score:
-    """Log-probabilities of texts (B, T), read in windows with exact history."""
-    memory = None if cache is None else CacheMemory(cache)
-    parts = []
+    """Score texts (B, T) in windows; the exact state is carried from window to window."""
+    content = None if cache is None else CacheContent(cache)
+    scored = []
     with torch.inference_mode(False), lm.reading(), _restored(lm, dynamic) as trained:
-        ids = ids.clone()  # a tensor made in inference mode could not take part in learning
+        ids = ids.clone()  # autograd does not accept a tensor made in inference mode
         scales = dynamic.scales(lm) if dynamic is not None else {}
-        for read, words, features in _windows(lm, ids, window, gradients=dynamic is not None):
+        for stop, targets, features in _windows(lm, ids, window, gradients=dynamic is not None):
             with torch.set_grad_enabled(dynamic is not None):
-                nll = lm.head.nll(features, words)
+                nll = lm.head.nll(features, targets)
             log_prob = -nll.detach()
-            parts.append(log_prob if memory is None else memory.mix(log_prob, features.detach(), words))
-            if dynamic is not None and read < ids.shape[1] - 1:
+            scored.append(log_prob if content is None else content.mix(log_prob, features.detach(), targets))
+            if dynamic is not None and stop < ids.shape[1] - 1:
                 _learn(lm, nll, dynamic, scales, trained)
     options = [str(option) for option in (cache, dynamic) if option is not None]
     windows = f" in windows of {window}" if dynamic is not None else ""
-    return Score(torch.cat(parts).t(), ", ".join([f"exact streaming{windows}", *options]))
+    return Score(torch.cat(scored).t(), ", ".join([f"exact streaming{windows}", *options]))
 
 
 def gradient_statistics(lm: TextMethods, ids: Tensor, window: int = 128) -> dict[str, Tensor]:
-    """Mean squares of the gradients of every parameter on windows of a training text (B, T)."""
+    """Return the mean square, over the windows of a training text, of the gradient of every learned parameter.
+
+    Args:
+        lm: the language model.
+        ids: (B, T), token ids of training text.
+        window: number of steps per gradient.
+    """
     ids, window = lm.read_columns("ids", ids), positive_int("window", window)
     learned = _learned(lm)
     totals = [torch.zeros_like(parameter) for parameter in learned.values()]
     count = 0
     with torch.inference_mode(False), lm.reading():
-        for _, words, features in _windows(lm, ids.clone(), window, gradients=True):
+        for _, targets, features in _windows(lm, ids.clone(), window, gradients=True):
             with torch.enable_grad():
-                loss = lm.head.loss(features, words)
+                loss = lm.head.loss(features, targets)
             for total, gradient in zip(totals, _gradients(loss, learned), strict=True):
                 if gradient is not None:
                     total.addcmul_(gradient, gradient)
@@ -195,7 +211,7 @@ def gradient_statistics(lm: TextMethods, ids: Tensor, window: int = 128) -> dict
 
 
 def _windows(lm: TextMethods, ids: Tensor, window: int, gradients: bool) -> Iterator[tuple[int, Tensor, Tensor]]:
-    """For each window of a text: how far it is read, the words that followed (T, B), and the features before them."""
+    """Yield for each window of a text its end, its targets (T, B), and the features (T, B, D) that predict them."""
     state = None
     for start in range(0, ids.shape[1] - 1, window):
         stop = min(start + window, ids.shape[1] - 1)
@@ -228,13 +244,13 @@ def _learned(model: nn.Module) -> dict[str, nn.Parameter]:
 
 
 def _gradients(loss: Tensor, learned: dict[str, nn.Parameter]) -> tuple[Tensor | None, ...]:
-    with without_autocast(loss.device.type):  # torch wants backward passes outside of it
+    with without_autocast(loss.device.type):  # torch recommends backward passes outside of autocast
         return torch.autograd.grad(loss, list(learned.values()), allow_unused=True)
 
 
 @contextmanager
 def _restored(lm: TextMethods, dynamic: DynamicEvaluation | None) -> Iterator[dict[str, Tensor]]:
-    """The parameters as they are, given back when dynamic evaluation is over, whatever happens."""
+    """Copy the parameters, and restore them at the end of dynamic evaluation, also after an error."""
     if dynamic is None:
         yield {}
         return

@@ -1,4 +1,4 @@
-"""Language models: an embedding, a body, a head. `TrellisLM` is the one whose body is a trellis network."""
+"""Language models: an embedding, a body and an output head. `TrellisLM` has a trellis network as its body."""
 
 from __future__ import annotations
 
@@ -30,21 +30,28 @@ from trellisnet.vocabulary import Vocabulary
 
 @dataclass
 class LMOutput:
-    """What a call of a language model gives."""
+    """The result of a call of a language model.
 
-    state: State  # to be passed to the call on the text that follows; cut from the graph
-    loss: Tensor | None = None  # with targets: the mean over them, and what regularises in training
-    parts: dict[str, Tensor] = field(default_factory=dict)  # what the loss is the sum of, cut from the graph
-    log_prob: Tensor | None = None  # without targets: (B, T, V), of the next word at every step
+    Attributes:
+        state: the state after the text, detached; pass it to the call on the text that follows.
+        loss: with targets: the mean negative log-likelihood, plus regularisers in training mode.
+        parts: the terms of the loss by name, detached.
+        log_prob: without targets: (B, T, V), log-probabilities of the next token at every step.
+    """
+
+    state: State
+    loss: Tensor | None = None
+    parts: dict[str, Tensor] = field(default_factory=dict)
+    log_prob: Tensor | None = None
 
 
 class LanguageModel(TextMethods):
     """A language model on any body: embedding, body, output head.
 
     Args:
-        body: what follows `trellisnet.models.body`; its `input_size` is the size of the words' vectors.
-        vocab_size: number V of words.
-        vocabulary: the words themselves, for methods that take text; saved with the model.
+        body: a module that follows the protocol in `trellisnet.models.body`; its `input_size` is the embedding size.
+        vocab_size: number V of tokens.
+        vocabulary: the tokens, for methods that take text; saved with the model.
         options: those of `LanguageOptions`.
 
     >>> from trellisnet.baselines.rnn import LstmBody
@@ -52,7 +59,7 @@ class LanguageModel(TextMethods):
     >>> ids = torch.randint(50, (2, 21))
     >>> out = lm(ids[:, :-1], ids[:, 1:])
     >>> out.loss.backward()
-    >>> out = lm(ids[:, :-1], ids[:, 1:], out.state)  # the text goes on
+    >>> out = lm(ids[:, :-1], ids[:, 1:], out.state)  # continue from the state
     >>> tuple(lm.generate(ids, max_new_tokens=5).shape)
     (2, 26)
     """
@@ -74,7 +81,7 @@ class LanguageModel(TextMethods):
         self.head = make_head(
             self.options.head,
             self.net.output_size,
-            self.embedding.weight,  # type: ignore[arg-type]  # a Parameter, which torch calls a Tensor
+            self.embedding.weight,  # type: ignore[arg-type]  # a Parameter, which torch annotates as a Tensor
             **self.options.head_options(),
         )
         if vocabulary is not None and not isinstance(vocabulary, Vocabulary):
@@ -95,17 +102,16 @@ class LanguageModel(TextMethods):
         depth: int | None = None,
         history: str | None = None,
     ) -> LMOutput:
-        """Read text, and compare it with what follows each word, or say what may follow.
+        """Read text; compute the loss of the targets, or without targets the log-probabilities of the next token.
 
         Args:
-            ids: (B, T), numbers of words.
-            targets: (B, T), the word that follows each; -100 counts nowhere, so that texts of unequal length can be
-                padded on the right (the state is then that after the padding). Without targets, the result has
-                log-probabilities.
-            state: what the call on the text before returned.
-            depth: number of layers; default `num_layers`.
-            history: default in training that of the model, otherwise "carry". With "discard" the result is about the
-                steps after the first `horizon` only.
+            ids: (B, T), token ids.
+            targets: (B, T), the next token at every step. Targets of -100 are ignored, so that texts of unequal length
+                can be padded on the right; the returned state is then the one after the padding.
+            state: the state that the call on the preceding text returned.
+            depth: number of layers; default the body's own. Not every body accepts it.
+            history: default the model's own in training mode, "carry" otherwise. With "discard", the result covers the
+                steps after the first `horizon` only, and has no state.
         """
         ids = self._to_ids("ids", ids)
         history = (self.options.history if self.training else "carry") if history is None else history
@@ -124,7 +130,7 @@ class LanguageModel(TextMethods):
         return LMOutput(after, loss, parts)
 
     def log_prob(self, ids: Tensor, state: State = None) -> Tensor:
-        """Log-probabilities of the word that follows each: (B, T) to (B, T, V). Without dropout only after `eval()`."""
+        """Log-probabilities of the next token at every step, (B, T) to (B, T, V); with dropout in training mode."""
         log_prob = self(ids, state=state, history="carry").log_prob
         assert isinstance(log_prob, Tensor)
         return log_prob
@@ -139,9 +145,18 @@ class LanguageModel(TextMethods):
         depth: int | None = None,
         aux: bool = False,
     ) -> BodyOutput:
-        """What the head reads of a text (B, T), time first; options as those of `run_body`."""
-        word_dropout = self.options.embedding_dropout if self.training else 0.0
-        vectors = embed(ids.t(), self.embedding.weight, word_dropout)  # (T, B, E)
+        """Return the features of a text (B, T) before the head, as (T, B, D) in a `BodyOutput`.
+
+        Args:
+            ids: (B, T), token ids.
+            state: the state that the call on the preceding text returned.
+            lengths: the length of each text; default T.
+            tail: compute the last n steps of each text only, and no state.
+            depth: number of layers; default the body's own.
+            aux: also return the outputs of inner layers.
+        """
+        token_dropout = self.options.embedding_dropout if self.training else 0.0
+        vectors = embed(ids.t(), self.embedding.weight, token_dropout)  # (T, B, E)
         if self.training:
             vectors = masked(vectors, channel_mask(vectors, self.options.input_dropout))
         return run_body(self.net, vectors, state, lengths=lengths, tail=tail, depth=depth, aux=aux)
@@ -151,7 +166,7 @@ class LanguageModel(TextMethods):
         dropped = masked(features.output, mask)
         parts = {"main": self.head.loss(dropped, targets)}
         if features.aux is not None and len(features.aux):
-            # the same mask as the output's, as the trellis has one for all its layers
+            # the same mask as for the output, because a trellis also has one mask for all its layers
             aux = [self.head.loss(masked(level, mask), targets) for level in features.aux]
             parts["aux"] = self.aux_weight * torch.stack(aux).sum()
         counted = targets != IGNORED
@@ -165,26 +180,27 @@ class LanguageModel(TextMethods):
         return channel_mask(output, self.options.output_dropout) if self.training else None
 
     def _tail(self, ids: Tensor, state: State) -> int:
+        """Return the number of steps after the context of the history "discard"."""
         horizon = self.options.horizon
         if state is not None:
-            raise ValueError("state must be None with history='discard', which starts every window anew")
+            raise ValueError("state must be None with history='discard', which starts every window without one")
         if horizon is None:
             raise ValueError("history='discard' needs a model with a horizon, got None")
         if ids.shape[1] <= horizon:
             raise ValueError(f"ids must have more than horizon = {horizon} steps to discard, got {ids.shape[1]}")
         return ids.shape[1] - horizon
 
-    def _more_files(self) -> dict[str, str]:
+    def _extra_files(self) -> dict[str, str]:
         return {} if self.vocabulary is None else {VOCABULARY: self.vocabulary.to_json()}
 
     @classmethod
-    def _more_arguments(cls, folder: Path) -> dict[str, Any]:
+    def _extra_arguments(cls, folder: Path) -> dict[str, Any]:
         return {"vocabulary": Vocabulary.load(folder)} if (folder / VOCABULARY).exists() else {}
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         tied = getattr(self.head, "weight", None) is self.embedding.weight
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        if tied:  # `to_empty` would part them
+        if tied:  # `to_empty` makes two parameters of it
             self.head.weight = self.embedding.weight
         return self
 
@@ -193,22 +209,22 @@ class TrellisLM(LanguageModel, BuildsItsBody):
     """A language model on a trellis network.
 
     Args:
-        vocab_size: number V of words.
-        embedding_size: channels of a word's vector.
-        hidden_size, num_layers: of the trellis. The paper's tables count `hidden_size` without the output channels;
-            this does not.
-        output_size: channels the head reads; default `embedding_size` where the two are tied by a softmax, or else
-            `hidden_size`.
+        vocab_size: number V of tokens.
+        embedding_size: number E of channels of a token's vector.
+        hidden_size, num_layers: width and depth of the trellis. `hidden_size` includes the output channels; the paper's
+            tables count without them.
+        output_size: number of channels that the head reads; default `embedding_size` if a tied head "softmax" or
+            "cluster" needs that, otherwise `hidden_size`.
         head: "softmax", "mos", "adaptive" or "cluster".
-        vocabulary: the words themselves, for methods that take text; saved with the model.
+        vocabulary: the tokens, for methods that take text; saved with the model.
         device, dtype: of the weights; default torch's.
-        options: further ones of `LanguageOptions` and `TrellisOptions`.
+        options: further options of `LanguageOptions` and `TrellisOptions`.
 
     >>> lm = TrellisLM(vocab_size=50, embedding_size=8, hidden_size=32, num_layers=4)
     >>> ids = torch.randint(50, (2, 21))
     >>> out = lm(ids[:, :-1], ids[:, 1:])
     >>> out.loss.backward()
-    >>> out = lm(ids[:, :-1], ids[:, 1:], out.state)  # the text goes on
+    >>> out = lm(ids[:, :-1], ids[:, 1:], out.state)  # continue from the state
     >>> tuple(lm.log_prob(ids).shape)
     (2, 21, 50)
     """
@@ -252,13 +268,18 @@ class TrellisLM(LanguageModel, BuildsItsBody):
         dilation: int | Sequence[int] = 1,
         **options: Any,
     ) -> Self:
-        """A model that the authors' code saved (`torch.save(model.state_dict(), path)`), in evaluation mode.
+        """Load a model that the authors' code saved with `torch.save(model.state_dict(), path)`; in evaluation mode.
+
+        The file contains the weights only, so some options must be given.
 
         Args:
-            path: the file. It is read with `weights_only=True`: a pickle that does anything else is refused.
-            num_layers: the file does not tell; default the paper's, for models of the paper's sizes.
-            dilation: the file does not tell; the paper's language models have 1.
-            options: others that the file does not tell: dropouts, `aux_every`, `aux_weight`, `history`, ...
+            path: the file. It is read with `weights_only=True`: a pickle that contains anything else is refused.
+            num_layers: default the paper's, for models of the paper's sizes.
+            dilation: the paper's language models have 1.
+            options: dropouts, `aux_every`, `aux_weight`, `history`, ...
+
+        Raises:
+            ValueError: the file is not such a model, or does not fit the options.
         """
         path = Path(path)
         arguments, tensors, their_names = authors.read_checkpoint(path, num_layers)
@@ -266,11 +287,11 @@ class TrellisLM(LanguageModel, BuildsItsBody):
             model = cls(**{**arguments, "dilation": dilation, **options})
         except (TypeError, ValueError) as error:
             raise ValueError(f"{path} and the options given do not make a model: {error}") from None
-        model._take(tensors, path, their_names)
+        model._load_tensors(tensors, path, their_names)
         return model.eval()
 
 
 def _mean_square(features: Tensor, counted: Tensor) -> Tensor:
-    """Of features (T, B, D), where they are counted (T, B)."""
+    """Mean square of features (T, B, D) over the steps marked in `counted` (T, B)."""
     squares = at_least_single(features).square().mean(-1)
     return squares.masked_fill(~counted, 0).sum() / counted.sum().clamp(min=1)

@@ -1,6 +1,6 @@
 """The options of the models, declared once: the models, the recipes and `--help` read them here.
 
-Imports nothing heavy, so that `--help` is quick.
+This module does not import torch, so that `--help` is fast.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ HISTORIES = ("carry", "repackage", "discard")
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class SequenceOptions:
-    """What every model does around its body.
+    """The options of every model beside those of its body.
 
     Args:
-        input_dropout: of channels before the body, one mask per sequence.
-        output_dropout: of channels after the body, one mask per sequence.
-        aux_weight: weight of the sum of the auxiliary losses, one per inner layer that the body shows; default 0.05.
+        input_dropout: dropout of channels before the body, one mask per sequence.
+        output_dropout: dropout of channels after the body, one mask per sequence.
+        aux_weight: weight of the sum of the auxiliary losses, one per inner layer that the body returns; default 0.05.
     """
 
     input_dropout: float = 0.0
@@ -36,23 +36,24 @@ class SequenceOptions:
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class LanguageOptions(SequenceOptions):
-    """What a language model does around its body.
+    """The options of a language model beside those of its body.
 
     Args:
         head: "softmax"; "mos", a mixture of softmaxes; "adaptive", torch's adaptive softmax; or "cluster", an adaptive
-            softmax on the embedding's own vectors. The last two want words sorted by frequency.
-        tied: the head's word vectors are the embedding's own; default wherever a head has such vectors.
+            softmax on the embedding's own vectors. The last two need token ids sorted by frequency.
+        tied: the head uses the embedding's vectors; default True for every head that has one vector per token.
         experts: number of softmaxes of the head "mos"; default 15.
-        latent_dropout: of the vectors of the head "mos".
-        cutoffs: where the clusters of rarer words of the heads "adaptive" and "cluster" begin.
-        embedding_dropout: of whole words of the vocabulary, wherever they occur in a batch.
+        latent_dropout: dropout of the experts' vectors of the head "mos".
+        cutoffs: first token ids of the clusters of rarer tokens, for the heads "adaptive" and "cluster".
+        embedding_dropout: dropout of tokens of the vocabulary, at all their places in a batch.
         alpha: weight in the loss of the mean square of the output.
         beta: weight in the loss of the mean square of the output's change from step to step.
-        history: how training goes on from one window of a text to the next. "carry": from the exact state.
-            "repackage": every layer from the final layer's last step, as in the paper; with other bodies the same as
-            "carry". "discard": each window starts from nothing, and its first `horizon` steps are context only: their
-            targets do not count, and only the cells that the others need are computed. Evaluation always carries.
-        horizon: of the history "discard".
+        history: how training continues from one window of a text to the next. "carry": from the exact state.
+            "repackage": every layer starts from the final layer's last step, as in the paper; with other bodies the
+            same as "carry". "discard": every window starts without a state, and its first `horizon` steps are context
+            only: their targets are not counted, and only the cells that the other steps need are computed. Evaluation
+            always uses "carry".
+        horizon: number of context steps of the history "discard".
     """
 
     head: str = "softmax"
@@ -79,16 +80,20 @@ class LanguageOptions(SequenceOptions):
 
     @property
     def reads_embedding(self) -> bool:
-        """Whether the head must read as many channels as the embedding has, because it uses the embedding's vectors."""
+        """Whether the body's output must be as wide as the embedding, because the head uses the embedding's vectors."""
         return self.head in ("softmax", "cluster") and self.tied is not False
 
     def head_options(self) -> dict[str, Any]:
-        """The options that `make_head` takes beside its name."""
+        """Return the options of `make_head` by name."""
         return {name: getattr(self, name) for name in ("tied", "experts", "latent_dropout", "cutoffs")}
 
 
 def split_options(options: Mapping[str, Any], *kinds: type[Any]) -> list[dict[str, Any]]:
-    """The options that belong to each of some dataclasses; an option of none of them is an error."""
+    """Sort options by the dataclass that declares them, one dictionary per dataclass.
+
+    Raises:
+        TypeError: no dataclass declares an option.
+    """
     names = [{field.name for field in fields(kind)} for kind in kinds]
     known = set().union(*names)
     for option in options:
@@ -99,8 +104,12 @@ def split_options(options: Mapping[str, Any], *kinds: type[Any]) -> list[dict[st
 
 
 def aux_weight_for(body: object, weight: float | None) -> float:
-    """The weight of the sum of auxiliary losses; only a body that shows inner layers can have one."""
-    shows = getattr(body, "aux_every", None) is not None
-    if weight is not None and not shows:
+    """Return the weight of the sum of the auxiliary losses: default 0.05, and 0 for a body without `aux_every`.
+
+    Raises:
+        ValueError: a weight is given, but the body has no `aux_every`.
+    """
+    has_aux = getattr(body, "aux_every", None) is not None
+    if weight is not None and not has_aux:
         raise ValueError(f"aux_weight needs aux_every: got aux_weight={weight} and aux_every=None")
-    return (0.05 if weight is None else weight) if shows else 0.0
+    return (0.05 if weight is None else weight) if has_aux else 0.0

@@ -1,4 +1,4 @@
-"""Models in folders: `model.safetensors` and `config.json`, never a pickle."""
+"""Save models to folders and load them: `model.safetensors` and `config.json`, never a pickle."""
 
 from __future__ import annotations
 
@@ -23,43 +23,43 @@ from trellisnet.models.bodies import make_body, name_of, options_of
 from trellisnet.vocabulary import FILE_NAME as VOCABULARY
 
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
-VERSION = 2  # of the format; a newer one is refused, an older one still read
+VERSION = 2  # of the format; older versions are read, newer ones are refused
 
 
 class Pretrained(nn.Module, ABC):
-    """A model that can be saved and loaded: a body, what else it was built with, and its parameters.
+    """A model that can be saved and loaded: the arguments of its constructor, and its tensors.
 
-    A `Cell` or a body of the user's own is saved by its name only, and must be given again when the model is loaded.
+    A user-defined `Cell` or body is saved by its class name only, and must be passed again when the model is loaded.
     """
 
     net: Any  # the body
 
     @abstractmethod
     def _arguments(self) -> dict[str, Any]:
-        """The arguments of the constructor but for the body."""
+        """Return the arguments of the constructor, except the body."""
 
     @property
     def config(self) -> dict[str, Any]:
-        """The arguments that the constructor needs to build an equal model, in types that JSON knows.
+        """The arguments of the constructor that build an equal model, in JSON types.
 
-        A model that stands for one kind of body has the options of its body among them. Others have a `body`: its
-        name, its `input_size` and its options, or only its class if it is the user's own.
+        A model that builds its own body includes the options of the body. Other models have an entry `body`: its name,
+        `input_size` and options; or a user-defined body itself, of which `save_pretrained` writes the class name.
         """
         arguments = self._arguments()
         if not isinstance(self, BuildsItsBody):
             name = name_of(self.net)
             known = {"name": name, "input_size": self.net.input_size, **options_of(self.net)}
             arguments["body"] = self.net if name is None else known
-        return {name: _plain(value) for name, value in arguments.items()}
+        return {name: _to_json_type(value) for name, value in arguments.items()}
 
     @property
     def num_parameters(self) -> int:
-        """How many numbers are learned; tied ones count once."""
+        """Number of parameters; tied ones count once."""
         return sum(parameter.numel() for parameter in self.parameters())
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Without gradients and dropout, whatever the model's mode, which is restored afterwards."""
+        """A context without gradients and dropout. The mode of every module is restored at its end."""
         modes = [(module, module.training) for module in self.modules()]
         self.eval()
         try:
@@ -70,20 +70,20 @@ class Pretrained(nn.Module, ABC):
                 module.training = mode
 
     def save_pretrained(self, folder: Path | str) -> None:
-        """Write the model into a folder, which is made if need be. An older model there is replaced as a whole."""
+        """Write the model to a folder, which is created if necessary. A failed save leaves an older model intact."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         config = {"format_version": VERSION, "model": type(self).__name__, "arguments": self.config}
-        texts = {CONFIG: json.dumps(config, indent=2, default=_by_name) + "\n", **self._more_files()}
+        texts = {CONFIG: json.dumps(config, indent=2, default=_class_name) + "\n", **self._extra_files()}
         with replacing(folder / WEIGHTS, *(folder / name for name in texts)) as (weights, *files):
             save_file({name: tensor.contiguous() for name, tensor in self._own_tensors().items()}, weights)
             for file, text in zip(files, texts.values(), strict=True):
                 file.write_text(text, encoding="utf-8")
         if VOCABULARY not in texts:
-            (folder / VOCABULARY).unlink(missing_ok=True)  # an older model's
+            (folder / VOCABULARY).unlink(missing_ok=True)  # of an older model
 
-    def _more_files(self) -> dict[str, str]:
-        """What else belongs to the model: texts by the names of their files."""
+    def _extra_files(self) -> dict[str, str]:
+        """Return the contents of further files of the model by file name."""
         return {}
 
     @classmethod
@@ -94,18 +94,22 @@ class Pretrained(nn.Module, ABC):
         dtype: torch.dtype | None = None,
         **changes: Any,
     ) -> Self:
-        """The model in a folder, in evaluation mode: of this class, or of one that derives from it.
+        """Load a model of this class or of a direct subclass, in evaluation mode.
 
         Args:
-            folder: where `save_pretrained` wrote it.
+            folder: the folder that `save_pretrained` wrote.
             device: default torch's.
             dtype: default the one it was saved in.
-            changes: arguments of the constructor that shall differ from the saved ones, such as a dropout, `memory`,
-                or the `cell` or `body` of your own.
+            changes: arguments of the constructor that replace the saved ones: for example a dropout, `memory`, or a
+                user-defined `cell` or `body`.
+
+        Raises:
+            FileNotFoundError: a file is missing.
+            ValueError: a file is damaged or does not fit the model, or a user-defined `cell` or `body` is not passed.
         """
         folder = Path(folder)
         version, kind, saved = cls._read_config(folder / CONFIG)
-        arguments = {**saved, **cls._more_arguments(folder), **changes}
+        arguments = {**saved, **cls._extra_arguments(folder), **changes}
         for own in ("cell", "body"):
             if isinstance(given := arguments.get(own), dict) and "class" in given:
                 raise ValueError(
@@ -121,12 +125,12 @@ class Pretrained(nn.Module, ABC):
         except (TypeError, ValueError) as error:
             changed = f" with {', '.join(changes)} changed" if changes else ""
             raise ValueError(f"{folder / CONFIG}{changed} does not describe a {kind.__name__}: {error}") from None
-        model._take(tensors, folder / WEIGHTS)
+        model._load_tensors(tensors, folder / WEIGHTS)
         return model.eval()
 
     @classmethod
     def _build(cls, arguments: dict[str, Any], device: Any, dtype: torch.dtype | None) -> Self:
-        """A model from its `config`."""
+        """Build a model from its `config`."""
         if issubclass(cls, BuildsItsBody):
             return cls(**arguments, device=device, dtype=dtype)
         body = arguments.pop("body", None)
@@ -135,13 +139,13 @@ class Pretrained(nn.Module, ABC):
         return cls(body, **arguments)
 
     @classmethod
-    def _more_arguments(cls, folder: Path) -> dict[str, Any]:
-        """Arguments of the constructor from the files of `_more_files`."""
+    def _extra_arguments(cls, folder: Path) -> dict[str, Any]:
+        """Return the arguments of the constructor that `_extra_files` saved."""
         return {}
 
     @classmethod
     def _read_config(cls, path: Path) -> tuple[int, type[Self], dict[str, Any]]:
-        """The version of the format, the class of the model, and the arguments of its constructor."""
+        """Return the version of the format, the class of the model, and the arguments of its constructor."""
         try:
             config = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -159,11 +163,20 @@ class Pretrained(nn.Module, ABC):
         return version, kind, config["arguments"]
 
     def _own_tensors(self) -> dict[str, Tensor]:
-        """Parameters and buffers by name; of those that are tied, the first name only."""
+        """Return parameters and buffers by name; tied parameters appear once, under their first name."""
         return {**dict(self.named_parameters()), **dict(self.named_buffers())}
 
-    def _take(self, tensors: dict[str, Tensor], path: Path, names: Mapping[str, str] | None = None) -> None:
-        """Copy tensors of a file into the model, all or none of them; `names` are the file's own, for messages."""
+    def _load_tensors(self, tensors: dict[str, Tensor], path: Path, names: Mapping[str, str] | None = None) -> None:
+        """Copy the tensors of a file into the model.
+
+        Args:
+            tensors: the tensors by the names of this model.
+            path: the file, for errors.
+            names: names of the tensors in the file, for errors; default those of this model.
+
+        Raises:
+            ValueError: the tensors do not fit; the model is unchanged.
+        """
         own, names = self._own_tensors(), names or {}
         problems = [f"{names.get(name, name)} is missing" for name in own.keys() - tensors.keys()]
         problems += [f"{names.get(name, name)} is not part of the model" for name in tensors.keys() - own.keys()]
@@ -181,15 +194,15 @@ class Pretrained(nn.Module, ABC):
 
 
 class BuildsItsBody:
-    """Marks the models that stand for one kind of body: their constructors take its options instead of it."""
+    """Marks models whose constructor takes the options of a body and builds the body itself."""
 
 
-def _plain(value: Any) -> Any:
-    """Numbers and sequences of any kind as JSON knows them, so that whatever a model takes can be saved."""
+def _to_json_type(value: Any) -> Any:
+    """Convert numbers and sequences of any type, such as NumPy's, to JSON types; modules and cells stay."""
     if isinstance(value, Mapping):
-        return {name: _plain(each) for name, each in value.items()}
+        return {name: _to_json_type(each) for name, each in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_plain(each) for each in value]
+        return [_to_json_type(each) for each in value]
     if isinstance(value, Cell):
         return next((name for name, cell in CELLS.items() if type(cell) is type(value)), value)
     if value is None or isinstance(value, (bool, str, nn.Module)):
@@ -199,7 +212,7 @@ def _plain(value: Any) -> Any:
     return float(value) if isinstance(value, SupportsFloat) else value
 
 
-def _by_name(value: Any) -> dict[str, str]:
+def _class_name(value: Any) -> dict[str, str]:
     if not isinstance(value, (Cell, nn.Module)):
         raise TypeError(f"a model's arguments must be numbers, texts or lists to be saved, got {value!r}")
     return {"class": type(value).__qualname__, "module": type(value).__module__}

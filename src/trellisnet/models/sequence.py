@@ -1,4 +1,4 @@
-"""Classifiers and regressors of sequences, on any body; those named Trellis have a trellis network as theirs."""
+"""Classifiers and regressors of sequences, on any body; the classes named Trellis... have a trellis network."""
 
 from __future__ import annotations
 
@@ -28,16 +28,23 @@ Lengths = Sequence[int] | Tensor | None
 
 @dataclass
 class SequenceOutput:
-    """What a call of a classifier or regressor gives."""
+    """The result of a call of a classifier or regressor.
 
-    prediction: Tensor  # logits (B, classes); values (B, values), or (B, T, values) of every step
-    loss: Tensor | None = None  # with targets
-    parts: dict[str, Tensor] = field(default_factory=dict)  # what the loss is the sum of, cut from the graph
-    state: State = None  # of a regressor of every step: to go on from, cut from the graph
+    Attributes:
+        prediction: logits (B, classes); values (B, values), or (B, T, values) with `each_step`.
+        loss: with targets.
+        parts: the terms of the loss by name, detached.
+        state: with `each_step`: the state after the sequences, detached.
+    """
+
+    prediction: Tensor
+    loss: Tensor | None = None
+    parts: dict[str, Tensor] = field(default_factory=dict)
+    state: State = None
 
 
 class SequenceModel(Pretrained):
-    """A body and a linear map of its output: at the end of each sequence, or at every step."""
+    """A body and a linear map of its output, at the last step of each sequence or at every step."""
 
     each_step = False
 
@@ -52,11 +59,11 @@ class SequenceModel(Pretrained):
 
     @abstractmethod
     def _check_targets(self, targets: Tensor, prediction: Tensor) -> Tensor:
-        """Targets that fit the prediction, or an error that says what does not."""
+        """Return the targets in the dtype and shape of the loss, or raise an error that names what is wrong."""
 
     @abstractmethod
-    def _error(self, prediction: Tensor, targets: Tensor, steps: Tensor | None) -> Tensor:
-        """The loss of a prediction; `steps` (B, T) says which exist, None: all."""
+    def _loss(self, prediction: Tensor, targets: Tensor, inside: Tensor | None) -> Tensor:
+        """Return the loss of a prediction; `inside` (B, T) is False at padding; None: no padding."""
 
     def forward(
         self,
@@ -67,14 +74,15 @@ class SequenceModel(Pretrained):
         *,
         depth: int | None = None,
     ) -> SequenceOutput:
-        """Read sequences and predict.
+        """Read sequences and predict; with targets, also compute the loss.
 
         Args:
             x: (B, T, C), or a `PackedSequence`.
-            targets: what should have been predicted; then the result has a loss.
-            lengths: where the sequences end, if not all at T.
-            state: what an earlier call returned, if x goes on from there; only a regressor of every step returns one.
-            depth: number of layers; default `num_layers`.
+            targets: labels (B) of a classifier; values of a regressor in the shape of its prediction.
+            lengths: the length of each sequence; default T.
+            state: the state that the call on the preceding steps returned; only a regressor with `each_step` returns
+                one.
+            depth: number of layers; default the body's own. Not every body accepts it.
         """
         if isinstance(x, PackedSequence):
             if lengths is not None:
@@ -96,32 +104,35 @@ class SequenceModel(Pretrained):
         result = SequenceOutput(prediction, state=detach(out.state))
         if targets is not None:
             targets = self._check_targets(targets, prediction)
-            steps = None if lengths is None or not self.each_step else _existing(lengths, x)
-            parts = {"main": self._error(prediction, targets, steps)}
+            inside = None if lengths is None or not self.each_step else _not_padding(lengths, x)
+            parts = {"main": self._loss(prediction, targets, inside)}
             if out.aux is not None and len(out.aux):
-                errors = [self._error(self._read_out(masked(level, mask)), targets, steps) for level in out.aux]
-                parts["aux"] = self.aux_weight * torch.stack(errors).sum()
+                aux = [self._loss(self._read_out(masked(level, mask)), targets, inside) for level in out.aux]
+                parts["aux"] = self.aux_weight * torch.stack(aux).sum()
             result.loss = torch.stack(list(parts.values())).sum()
             result.parts = {name: part.detach() for name, part in parts.items()}
         return result
 
     def _read_out(self, output: Tensor) -> Tensor:
-        """(T, B, D) to (B, T, values), or (1, B, D) to (B, values)."""
+        """Map an output (T, B, D) to (B, T, values), or (1, B, D) to (B, values)."""
         with without_autocast(output.device.type):
             values = at_least_single(affine(to_compute(output), self.readout.weight, self.readout.bias))
         return values.transpose(0, 1) if self.each_step else values[0]
 
 
-def _existing(lengths: Sequence[int] | Tensor, x: Tensor) -> Tensor:
+def _not_padding(lengths: Sequence[int] | Tensor, x: Tensor) -> Tensor:
     ends = torch.as_tensor(lengths, device=x.device)
     return torch.arange(x.shape[1], device=x.device) < ends[:, None]  # (B, T)
 
 
 class SequenceClassifier(SequenceModel):
-    """One label per sequence. Only the last step is read, and a trellis computes only the cells that it needs.
+    """A classifier with one label per sequence.
+
+    It reads the last step only. A body that accepts `tail` can compute less: a trellis computes the cells that this
+    step needs.
 
     Args:
-        body: what follows `trellisnet.models.body`.
+        body: a module that follows the protocol in `trellisnet.models.body`.
         num_classes: labels are 0 .. num_classes - 1.
         options: those of `SequenceOptions`.
 
@@ -140,7 +151,7 @@ class SequenceClassifier(SequenceModel):
         return {"num_classes": self.num_classes, **vars(self.options)}
 
     def predict(self, x: Tensor | PackedSequence, lengths: Lengths = None) -> Tensor:
-        """The most probable label of each sequence (B), without dropout."""
+        """Return the most probable label of each sequence (B), without dropout."""
         with self.reading():
             labels: Tensor = self(x, lengths=lengths).prediction.argmax(dim=1)
             return labels
@@ -148,24 +159,24 @@ class SequenceClassifier(SequenceModel):
     def _check_targets(self, targets: Tensor, prediction: Tensor) -> Tensor:
         if not isinstance(targets, Tensor) or targets.is_floating_point() or targets.shape != prediction.shape[:1]:
             got = f"{targets.dtype} {tuple(targets.shape)}" if isinstance(targets, Tensor) else type(targets).__name__
-            raise ValueError(f"targets must be {len(prediction)} integer labels, one a sequence, got {got}")
+            raise ValueError(f"targets must be {len(prediction)} integer labels, one per sequence, got {got}")
         if targets.device.type == "cpu" and not torch.compiler.is_compiling():
             wrong = targets[(targets < 0) | (targets >= self.num_classes)]
             if len(wrong):
                 raise ValueError(f"targets must lie in 0 .. {self.num_classes - 1}, got {int(wrong[0])}")
         return targets.long()
 
-    def _error(self, prediction: Tensor, targets: Tensor, steps: Tensor | None) -> Tensor:
+    def _loss(self, prediction: Tensor, targets: Tensor, inside: Tensor | None) -> Tensor:
         return F.cross_entropy(prediction, targets)
 
 
 class SequenceRegressor(SequenceModel):
-    """One or several values per sequence, or at every step of it; the loss is their mean squared error.
+    """A regressor with one or several values per sequence or per step; the loss is the mean squared error.
 
     Args:
-        body: what follows `trellisnet.models.body`.
-        num_values: how many.
-        each_step: predict at every step, not only at the end. Then calls can be chained by their state.
+        body: a module that follows the protocol in `trellisnet.models.body`.
+        num_values: number of values.
+        each_step: predict at every step instead of the last one only. Calls then return a state to continue from.
         options: those of `SequenceOptions`.
     """
 
@@ -177,7 +188,7 @@ class SequenceRegressor(SequenceModel):
         return {"num_values": self.readout.out_features, "each_step": self.each_step, **vars(self.options)}
 
     def predict(self, x: Tensor | PackedSequence, lengths: Lengths = None) -> Tensor:
-        """The values, as `prediction` of a call has them, without dropout."""
+        """Return the values in the shape of a call's `prediction`, without dropout."""
         with self.reading():
             values: Tensor = self(x, lengths=lengths).prediction
             return values
@@ -193,21 +204,21 @@ class SequenceRegressor(SequenceModel):
             raise ValueError(f"targets must have the shape {expected}, got {tuple(targets.shape)}")
         return targets
 
-    def _error(self, prediction: Tensor, targets: Tensor, steps: Tensor | None) -> Tensor:
-        if steps is not None:
-            prediction, targets = prediction[steps], targets[steps]
+    def _loss(self, prediction: Tensor, targets: Tensor, inside: Tensor | None) -> Tensor:
+        if inside is not None:
+            prediction, targets = prediction[inside], targets[inside]
         return F.mse_loss(prediction, targets.to(prediction.dtype))
 
 
 class TrellisClassifier(SequenceClassifier, BuildsItsBody):
-    """One label per sequence, by a trellis network.
+    """A classifier on a trellis network, with one label per sequence.
 
     Args:
-        input_size, hidden_size, num_layers: of the trellis.
+        input_size, hidden_size, num_layers: sizes of the trellis.
         num_classes: labels are 0 .. num_classes - 1.
-        output_size: channels that the label is read from; default all of `hidden_size`.
+        output_size: number of channels that the readout reads; default all of `hidden_size`.
         device, dtype: of the weights; default torch's.
-        options: further ones of `SequenceOptions` and `TrellisOptions`.
+        options: further options of `SequenceOptions` and `TrellisOptions`.
 
     >>> model = TrellisClassifier(input_size=3, hidden_size=16, num_layers=4, num_classes=5, dilation=[1, 2, 4, 8])
     >>> x, labels = torch.randn(2, 30, 3), torch.tensor([4, 0])
@@ -242,15 +253,15 @@ class TrellisClassifier(SequenceClassifier, BuildsItsBody):
 
 
 class TrellisRegressor(SequenceRegressor, BuildsItsBody):
-    """One or several values per sequence, or at every step of it, by a trellis network.
+    """A regressor on a trellis network, with one or several values per sequence or per step.
 
     Args:
-        input_size, hidden_size, num_layers: of the trellis.
-        num_values: how many.
-        each_step: predict at every step, not only at the end. Then calls can be chained by their state.
-        output_size: channels that the values are read from; default all of `hidden_size`.
+        input_size, hidden_size, num_layers: sizes of the trellis.
+        num_values: number of values.
+        each_step: predict at every step instead of the last one only. Calls then return a state to continue from.
+        output_size: number of channels that the readout reads; default all of `hidden_size`.
         device, dtype: of the weights; default torch's.
-        options: further ones of `SequenceOptions` and `TrellisOptions`.
+        options: further options of `SequenceOptions` and `TrellisOptions`.
 
     >>> model = TrellisRegressor(input_size=3, hidden_size=16, num_layers=4, each_step=True)
     >>> x = torch.randn(2, 30, 3)

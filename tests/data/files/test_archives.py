@@ -31,7 +31,7 @@ def test_nothing_is_written_outside_the_folder(tmp_path):
     assert (tmp_path / "out" / "a.txt").read_text() == "good"
 
 
-def test_a_missing_member_is_named(tmp_path):
+def test_errors_name_a_missing_member(tmp_path):
     path = tmp_path / "a.zip"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("x/a.txt", "good")
@@ -40,7 +40,7 @@ def test_a_missing_member_is_named(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"hello", b"\x1f\x8b" + bytes(50)])
-def test_what_is_no_archive(tmp_path, content):
+def test_a_file_that_is_not_an_archive_is_an_error(tmp_path, content):
     path = tmp_path / "a.tgz"
     path.write_bytes(content)
     with pytest.raises(ValueError, match=r"a\.tgz: damaged, truncated or no archive"):

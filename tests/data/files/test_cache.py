@@ -38,7 +38,7 @@ def test_a_failed_build_leaves_nothing(cache, error):
     assert not entries(cache)
 
 
-def test_what_a_killed_process_left_is_swept(cache):
+def test_leftovers_of_a_killed_process_are_removed(cache):
     leftover = cache / "entries" / ".x-key.tmp-12345"
     leftover.mkdir(parents=True)
     (leftover / "a").write_text("half")
@@ -46,10 +46,10 @@ def test_what_a_killed_process_left_is_swept(cache):
     assert entries(cache) == [entry]
 
 
-def test_an_unwritable_cache_is_named(tmp_path, monkeypatch):
+def test_errors_name_a_cache_that_cannot_be_written(tmp_path, monkeypatch):
     in_the_way = tmp_path / "file"
     in_the_way.touch()
-    for place in (in_the_way, "/proc/nothing"):  # root may write anywhere else
+    for place in (in_the_way, "/proc/nothing"):  # the root user may write anywhere else
         monkeypatch.setenv("TRELLISNET_CACHE", str(place))
         with pytest.raises(OSError, match=rf"the cache folder {place}/entries cannot be written .*\$TRELLISNET_CACHE"):
             cached("x", "key", lambda folder: None)
@@ -71,7 +71,7 @@ def test_a_full_disk_leaves_no_entry_and_the_text_as_it_was(cache, tmp_path):
     assert len(load_text(path).splits["train"]) > 900_000
 
 
-def test_no_space_left_is_told_as_such():
+def test_the_error_number_of_a_full_disk_is_kept():
     def build(folder):
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -80,7 +80,7 @@ def test_no_space_left_is_told_as_such():
     assert caught.value.errno == errno.ENOSPC
 
 
-def test_errors_of_other_files_are_not_blamed_on_the_cache(tmp_path):
+def test_errors_of_other_files_are_not_reported_as_cache_errors(tmp_path):
     with pytest.raises(FileNotFoundError) as caught:
         cached("x", "key", lambda folder: (tmp_path / "missing").read_bytes())
     assert caught.value.filename == str(tmp_path / "missing")
@@ -92,7 +92,7 @@ def _load(path, barrier, queue):
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # the children use NumPy only
-def test_processes_that_start_at_once_agree(cache, tmp_path):
+def test_concurrent_processes_build_one_entry(cache, tmp_path):
     path = tmp_path / "text.txt"
     path.write_text("the same words for all of us\n" * 20_000)
     fork = multiprocessing.get_context("fork")

@@ -36,7 +36,7 @@ def test_files_are_found_in_root(source, server, tmp_path, place):
     assert not server.asked
 
 
-def test_root_comes_before_the_variable_and_that_before_the_cache(source, tmp_path, monkeypatch, cache):
+def test_root_precedes_the_variable_which_precedes_the_cache(source, tmp_path, monkeypatch, cache):
     places = {name: tmp_path / name for name in ("root", "variable")}
     monkeypatch.setenv("TRELLISNET_DATA", str(places["variable"]))
     for place in (*places.values(), cache / "downloads" / "things"):
@@ -48,7 +48,7 @@ def test_root_comes_before_the_variable_and_that_before_the_cache(source, tmp_pa
     assert find([source])[1]["a.txt"].parent == cache / "downloads" / "things"
 
 
-def test_what_is_not_found_is_downloaded_once(source, server, cache):
+def test_missing_files_are_downloaded_once(source, server, cache):
     path = find([source])[1]["a.txt"]
     assert path == cache / "downloads" / "things" / "a.txt"
     assert path.read_bytes() == TEXT
@@ -57,14 +57,14 @@ def test_what_is_not_found_is_downloaded_once(source, server, cache):
 
 
 @pytest.mark.parametrize("fault", ["truncated", "corrupt", "busy"])
-def test_a_broken_answer_is_tried_again(source, server, fault):
+def test_a_failed_download_is_retried(source, server, fault):
     server.broken["a.txt"] = [fault, fault]
     assert find([source])[1]["a.txt"].read_bytes() == TEXT
     assert server.asked == ["a.txt"] * 3
 
 
 @pytest.mark.parametrize("fault", ["truncated", "corrupt", "busy", "missing"])
-def test_a_file_that_stays_broken_is_an_error_that_says_all(source, server, cache, tmp_path, fault):
+def test_a_download_that_keeps_failing_is_an_error_with_all_details(source, server, cache, tmp_path, fault):
     server.broken["a.txt"] = [fault] * 10
     with pytest.raises(MissingDataError) as caught:
         find([source], tmp_path)
@@ -93,7 +93,7 @@ def test_a_mirror_takes_over(server, tmp_path):
     assert server.asked == ["nothing", "a.txt", "mirror/a.txt"]
 
 
-def test_a_server_that_is_not_there(tmp_path, monkeypatch):
+def test_a_server_that_does_not_answer_is_an_error(tmp_path, monkeypatch):
     monkeypatch.setattr("trellisnet.data.files.download.time.sleep", lambda _: None)
     with pytest.raises(DownloadError, match=r"127\.0\.0\.1:9.*Connection"):
         fetch(Download("a.txt", ("http://127.0.0.1:9/a.txt",), sha(TEXT)), tmp_path)
@@ -122,10 +122,10 @@ def test_an_archive_is_downloaded_and_unpacked(server, kind, cache):
     files = find([Source(("x",), ("a.txt", "b.txt"), (download,))])[1]
     assert [path.read_bytes() for path in files.values()] == [TEXT, TEXT]
     assert not list(cache.parent.rglob("evil.txt"))
-    assert not list(cache.rglob("x.pack")), "the archive is not needed any more"
+    assert not list(cache.rglob("x.pack")), "the archive is no longer needed"
 
 
-def test_an_archive_of_the_user_is_unpacked_elsewhere(server, tmp_path):
+def test_an_archive_of_the_user_is_unpacked_into_the_cache(server, tmp_path):
     content = archive_of("zip", ["x/a.txt"])
     (tmp_path / "x.zip").write_bytes(content)
     download = Download("x.zip", (f"{server.url}/x.zip",), sha(content), ("x/a.txt",))
@@ -136,7 +136,7 @@ def test_an_archive_of_the_user_is_unpacked_elsewhere(server, tmp_path):
     assert not server.asked
 
 
-def test_a_damaged_archive_of_the_user_is_named(server, tmp_path, cache):
+def test_errors_name_a_damaged_archive_of_the_user(server, tmp_path, cache):
     (tmp_path / "x.zip").write_bytes(archive_of("zip", ["x/a.txt"])[:100])
     source = Source(("x",), ("a.txt",), (Download("x.zip", (server.url,), sha(b""), ("x/a.txt",)),))
     with pytest.raises(ValueError, match=r"x\.zip: not the file that is downloaded under this name: sha256 must be "):
@@ -144,7 +144,7 @@ def test_a_damaged_archive_of_the_user_is_named(server, tmp_path, cache):
     assert not list(cache.rglob("a.txt"))
 
 
-def test_files_that_are_incomplete_are_told(server, tmp_path):
+def test_errors_name_an_incomplete_set_of_files(server, tmp_path):
     source = Source(("x",), ("a.txt", "b.txt"), (Download("a.txt", (f"{server.url}/a.txt",), sha(TEXT)),))
     (tmp_path / "x").mkdir()
     (tmp_path / "x" / "a.txt").touch()
@@ -152,7 +152,7 @@ def test_files_that_are_incomplete_are_told(server, tmp_path):
         find([source], tmp_path)
 
 
-def test_a_root_that_is_no_folder(source, tmp_path, monkeypatch):
+def test_a_root_that_is_not_a_folder_is_an_error(source, tmp_path, monkeypatch):
     with pytest.raises(NotADirectoryError, match=r"root must be a folder, got .*nowhere"):
         find([source], tmp_path / "nowhere")
     monkeypatch.setenv("TRELLISNET_DATA", "/nowhere")

@@ -18,7 +18,7 @@ def idx(array):
 
 @pytest.fixture
 def mnist(tmp_path, monkeypatch):
-    """Twelve and six made-up digits in MNIST's layout, and their hashes in place of MNIST's."""
+    """Write 12 training and 6 test images in MNIST's layout, and replace MNIST's hashes by theirs."""
     folder = tmp_path / "mnist"
     folder.mkdir()
     arrays = {}
@@ -94,7 +94,7 @@ def test_bad_mnist_files(mnist, gz, name, change, message):
 
 
 def cifar_files(folder, form, per_class=1):
-    """Six files in one of the forms; training files have 2 images a class, so that all five have 10."""
+    """Write six files in one of the formats, each with `per_class` images per class; return their pixels."""
     folder.mkdir(parents=True)
     written = []
     for i in range(6):
@@ -110,7 +110,7 @@ def cifar_files(folder, form, per_class=1):
     return written
 
 
-def test_both_forms_of_cifar_are_the_same_to_us(tmp_path, monkeypatch):
+def test_both_formats_of_cifar_are_read(tmp_path, monkeypatch):
     monkeypatch.setattr("trellisnet.data.sequences.images.CLASS_IMAGES", {"train": 5, "test": 1})
     pixels = cifar_files(tmp_path / "cifar-10-batches-bin", "bin")
     data = load("seq-cifar10", tmp_path)
@@ -125,7 +125,7 @@ def test_both_forms_of_cifar_are_the_same_to_us(tmp_path, monkeypatch):
     assert len(load("seq-cifar10", python).splits["train"]) == 50
 
 
-def test_a_file_that_is_not_all_of_cifar(tmp_path):
+def test_an_incomplete_cifar_is_refused(tmp_path):
     cifar_files(tmp_path / "cifar-10-batches-bin", "bin")
     with pytest.raises(
         ValueError, match=r"data_batch_1\.bin, .* must have 5,000 images of each class, got .5, .*not CIFAR"
@@ -137,7 +137,7 @@ def test_a_file_that_is_not_all_of_cifar(tmp_path):
     ("content", "message"),
     [
         (b"", "is empty"),
-        (bytes(3072), "must have a multiple of 3,073 bytes, a record each, got 3,072"),
+        (bytes(3072), "must have a multiple of 3,073 bytes, one record each, got 3,072"),
         (bytes(3073) + b"\x0b" + bytes(3072), r"labels must be in \[0, 10\), got 11 in record 1"),
     ],
 )

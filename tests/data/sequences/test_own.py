@@ -11,14 +11,14 @@ LENGTHS = [5, 3, 9, 1, 7, 4, 6, 2, 8, 5, 5, 5]
 
 
 def rows():
-    """Series of unequal lengths, one row a step, shuffled; the label is the parity, the target the sum of `a`."""
+    """Series of unequal lengths, one row per step, shuffled; the label is the parity, the target the sum of `a`."""
     rng = np.random.default_rng(0)
     found = []
     for name, length in enumerate(LENGTHS):
         a, b = rng.normal(5, 2, size=(2, length)).round(3)
         for t in range(length):
-            answer = {"label": "odd" if name % 2 else "even", "sum": round(float(a.sum()), 3)}
-            found.append({"id": f"s{name}", "t": t, "a": a[t], "b": b[t], **answer})
+            targets = {"label": "odd" if name % 2 else "even", "sum": round(float(a.sum()), 3)}
+            found.append({"id": f"s{name}", "t": t, "a": a[t], "b": b[t], **targets})
     rng.shuffle(found)
     return found
 
@@ -81,7 +81,7 @@ def test_regression_is_standardised(path):
         np.testing.assert_allclose(data.target_scale.restore(target), restored, rtol=1e-4)
 
 
-def test_a_column_may_say_the_split(tmp_path):
+def test_a_column_can_determine_the_split(tmp_path):
     table = [{**row, "part": "test" if row["id"] in ("s1", "s2") else "train"} for row in rows()]
     path = write(tmp_path / "data.csv", table)
     data = load("series", path=path, task="classification", label="label", split="part", **COLUMNS)
@@ -153,7 +153,7 @@ def test_numpy_files(tmp_path):
         (
             lambda row: None,
             {"time": "label"},
-            r"column 'label', line \d+: a series must have one row a moment, got (odd|even) twice",
+            r"column 'label', line \d+: a series must have one row per time, got (odd|even) twice",
         ),
     ],
 )
@@ -203,7 +203,7 @@ def test_bad_files(tmp_path, name, content, message):
     [
         ({"label": [0, 1]}, "must have an array 'values', got 'label'"),
         ({"values": np.ones((3, 4))}, "must have an array 'label', got 'values'"),
-        ({"values": np.ones((3, 4)), "label": [0, 1]}, r"'label' must have 3 rows, one a series, got shape \(2,\)"),
+        ({"values": np.ones((3, 4)), "label": [0, 1]}, r"'label' must have 3 rows, one per series, got shape \(2,\)"),
         ({"values": np.ones((3, 4)), "label": [0, 1, 7]}, r"labels must be in \[0, 3\), got 7 in record 2"),
         ({"values": np.ones((3, 4)), "label": [0, 1, -1]}, r"labels must be in \[0, 3\), got -1 in record 2"),
         ({"values": np.ones((3, 4)), "label": [0, 1, 0.5]}, r"labels must be integers, got 0\.5"),
@@ -244,20 +244,20 @@ def test_bad_arrays(tmp_path, arrays, message):
         ({"task": "regression", "targets": ["id"]}, "targets must be numbers"),
     ],
 )
-def test_bad_options(tmp_path, options, message):
+def test_errors_name_bad_options(tmp_path, options, message):
     path = write(tmp_path / "data.csv", rows())
     error = TypeError if "got None" in message and "window" in message else ValueError
     with pytest.raises(error, match=message):
         load("series", **{"path": path, **COLUMNS, **options})
 
 
-def test_columns_are_for_tables(tmp_path):
+def test_columns_are_refused_for_numpy_files(tmp_path):
     np.save(tmp_path / "a.npy", np.zeros((2, 30)))
     with pytest.raises(ValueError, match=r"values names columns of a table, got \['a'\]; .*a\.npy has arrays"):
         load("series", path=tmp_path / "a.npy", task="forecasting", values=["a"], window=2)
 
 
-def test_large_values_keep_their_digits(tmp_path):
+def test_standardisation_keeps_the_digits_of_large_values(tmp_path):
     path = write(tmp_path / "data.csv", [{"t": 1.7e9 + i} for i in range(100)])
     data = load("series", path=path, task="forecasting", values=["t"], window=2)
     inputs, targets = data.splits["train"].take(np.array([0, 1]))

@@ -32,7 +32,7 @@ def test_adding(steps):
 
 
 @pytest.mark.parametrize("name", ["copy-memory", "adding"])
-def test_sequences_depend_on_seed_split_and_number_only(name):
+def test_sequences_depend_on_seed_split_and_index_only(name):
     def take(seed=0, split="train", indices=(3, 7)):
         return load(name, steps=30, seed=seed).splits[split].take(np.array(indices))[0]
 
@@ -42,7 +42,7 @@ def test_sequences_depend_on_seed_split_and_number_only(name):
         assert (other != take()).any(axis=tuple(range(1, other.ndim))).all()
 
 
-def test_bad_arguments():
+def test_errors_name_bad_arguments():
     with pytest.raises(ValueError, match="steps must be an integer >= 2, got 1"):
         load("adding", steps=1)
     with pytest.raises(ValueError, match="steps must be an integer >= 1, got 0"):

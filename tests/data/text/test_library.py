@@ -5,7 +5,7 @@ from trellisnet.data import load
 from trellisnet.data.text.library import load_library
 
 
-def test_there_is_real_text_of_some_megabytes():
+def test_the_library_has_megabytes_of_source_code():
     data = load("python-library")
     assert len(data.splits["train"]) > 1_000_000
     assert all(len(data.splits[split]) > 50_000 for split in ("valid", "test"))
@@ -13,7 +13,7 @@ def test_there_is_real_text_of_some_megabytes():
     assert "def " in data.vocabulary.decode(np.asarray(data.splits["test"]))
 
 
-def test_a_module_stays_in_its_split(tmp_path):
+def test_a_new_module_does_not_change_the_split_of_others(tmp_path):
     names = [f"module{i}" for i in range(60)]
     for name in names:
         (tmp_path / f"{name}.py").write_text(f"# {name} é\t\n")
@@ -28,6 +28,6 @@ def test_a_module_stays_in_its_split(tmp_path):
     assert "?" in more.vocabulary.tokens
 
 
-def test_a_python_without_source(tmp_path):
+def test_a_library_without_source_is_an_error(tmp_path):
     with pytest.raises(ValueError, match="no file: the text for 'train' is empty"):
         load_library(tmp_path)

@@ -17,7 +17,7 @@ def path(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["characters", "words", "bpe"])
-def test_the_splits_are_the_text(path, kind):
+def test_decoded_splits_are_the_text(path, kind):
     data = load("text", path=path, kind=kind, **({"vocabulary_size": 300} if kind == "bpe" else {}))
     assert list(data.splits) == ["train", "valid", "test"]
     decoded = "".join(data.vocabulary.decode(ids) for ids in data.splits.values())
@@ -27,13 +27,11 @@ def test_the_splits_are_the_text(path, kind):
         training = data.vocabulary.decode(data.splits["train"])
         assert LINES.startswith(training)
         assert len(training) == pytest.approx(0.9 * len(LINES), abs=40)
-        assert "<unk>" in decoded  # numbers of lines that are new
+        assert "<unk>" in decoded  # line numbers that the training split does not have
     assert data.splits["train"].dtype == (np.uint8 if len(data.vocabulary) <= 256 else np.uint16)
     assert isinstance(data.splits["train"], np.memmap)
-    for split, ids in data.splits.items():
-        part = data.vocabulary.decode(ids)
-        if split == "train":
-            assert data.vocabulary.encode(part) == ids.tolist()
+    training = data.splits["train"]
+    assert data.vocabulary.encode(data.vocabulary.decode(training)) == training.tolist()
 
 
 def test_tokens_are_sorted_by_frequency(path):
@@ -45,7 +43,7 @@ def test_tokens_are_sorted_by_frequency(path):
     assert tied == sorted(tied)
 
 
-def test_the_cache_follows_the_content(path, cache):
+def test_the_cache_key_depends_on_the_content(path, cache):
     load_text(path)
     load_text(path)
     assert len(list(cache.glob("entries/story-*"))) == 1
@@ -64,20 +62,20 @@ def test_a_folder_with_named_files(tmp_path):
         load_text(tmp_path)
 
 
-def test_a_folder_is_dealt_out_by_file(tmp_path):
+def test_files_of_a_folder_are_assigned_to_splits_by_hash(tmp_path):
     for i in range(40):
         (tmp_path / f"{i}.txt").write_text(f"text {i}\n")
     (tmp_path / ".hidden").write_bytes(b"\xff")
     splits = split_folder(tmp_path)
-    assert [len(parts) for parts in splits.values()] == [36, 2, 2]
-    assert len({part.path for parts in splits.values() for part in parts}) == 40
-    names = [hashlib.sha256(part.path.name.encode()).digest() for part in splits["valid"]]
-    assert max(names) < min(hashlib.sha256(part.path.name.encode()).digest() for part in splits["train"])
+    assert [len(ranges) for ranges in splits.values()] == [36, 2, 2]
+    assert len({file_range.path for ranges in splits.values() for file_range in ranges}) == 40
+    names = [hashlib.sha256(file_range.path.name.encode()).digest() for file_range in splits["valid"]]
+    assert max(names) < min(hashlib.sha256(file_range.path.name.encode()).digest() for file_range in splits["train"])
     with pytest.raises(ValueError, match="or at least 3 files, got 0"):
         split_folder(tmp_path / "nothing")
 
 
-def test_text_that_is_not_utf8_is_placed(tmp_path):
+def test_errors_locate_text_that_is_not_utf8(tmp_path):
     path = tmp_path / "bad.txt"
     content = bytearray(LINES.encode())
     at = content.index(b"line 5 of")
@@ -93,7 +91,7 @@ def test_text_that_is_not_utf8_is_placed(tmp_path):
         load_text(path, "words")
 
 
-def test_no_text(tmp_path):
+def test_missing_and_empty_text_is_an_error(tmp_path):
     path = tmp_path / "empty.txt"
     path.touch()
     with pytest.raises(ValueError, match=r"empty\.txt: is empty"):
@@ -109,7 +107,7 @@ def test_no_text(tmp_path):
         load_text(tmp_path)
 
 
-def test_bad_options(path):
+def test_errors_name_bad_options(path):
     with pytest.raises(ValueError, match="kind must be one of 'characters', 'words', 'bpe', got 'letters'"):
         load_text(path, "letters")
     with pytest.raises(ValueError, match="vocabulary_size belongs to kind 'bpe', got 5 and kind 'words'"):
@@ -118,7 +116,7 @@ def test_bad_options(path):
         load_text(path, "bpe", 5)
 
 
-def test_bpe_writes_any_text(path, tmp_path):
+def test_bpe_encodes_any_text(path, tmp_path):
     vocabulary = load_text(path, "bpe", 300).vocabulary
     vocabulary.save(tmp_path)
     again = type(vocabulary).load(tmp_path)
@@ -130,7 +128,7 @@ def test_bpe_writes_any_text(path, tmp_path):
 
 @pytest.mark.parametrize("kind", ["characters", "words"])
 def test_a_text_without_blanks(tmp_path, kind, monkeypatch):
-    monkeypatch.setattr("trellisnet.data.text.parts.BLOCK", 1000)
+    monkeypatch.setattr("trellisnet.data.text.ranges.BLOCK", 1000)
     path = tmp_path / "genome.txt"
     path.write_text("ACGTé" * 40_000, encoding="utf-8")
     if kind == "words":
@@ -139,4 +137,4 @@ def test_a_text_without_blanks(tmp_path, kind, monkeypatch):
     else:
         data = load_text(path, kind)
         decoded = [data.vocabulary.decode(ids) for ids in data.splits.values()]
-        assert "".join(part.removesuffix("\n") for part in decoded) == "ACGTé" * 40_000
+        assert "".join(split.removesuffix("\n") for split in decoded) == "ACGTé" * 40_000

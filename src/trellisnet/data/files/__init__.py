@@ -1,1 +1,1 @@
-"""Where data files come from, and where what is made of them is kept."""
+"""Find and download data files, and cache what is built from them."""

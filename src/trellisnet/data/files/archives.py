@@ -1,8 +1,7 @@
-"""Taking named files out of archives."""
+"""Extract named files from archives."""
 
 from __future__ import annotations
 
-import os
 import shutil
 import tarfile
 import zipfile
@@ -11,12 +10,17 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import IO
 
+from trellisnet.files import replacing
+
 
 def unpack(archive: Path, members: Sequence[str], folder: Path) -> None:
-    """Write `members` of a zip or tar archive into `folder`, each under its last name.
+    """Extract `members` of a zip or tar archive into `folder`, each under the last component of its path.
 
-    Only what is asked for is written, and the archive's own paths are never used as places to write to: whatever else
-    it holds, links and `../` among it, stays inside.
+    Nothing else is written, and the paths inside the archive are never used as target paths. So links and `../` in the
+    archive are harmless.
+
+    Raises:
+        ValueError: the archive is damaged, or a member is missing or not a regular file.
     """
     folder.mkdir(parents=True, exist_ok=True)
     try:
@@ -29,7 +33,7 @@ def unpack(archive: Path, members: Sequence[str], folder: Path) -> None:
             with tarfile.open(archive) as tar:
                 for member in members:
                     found = tar.getmember(member)
-                    content = tar.extractfile(found) if found.isreg() else None  # a link could lead anywhere
+                    content = tar.extractfile(found) if found.isreg() else None  # a link may point anywhere
                     if content is None:
                         raise ValueError(f"{archive}: {member} must be a regular file")
                     with content:
@@ -41,12 +45,5 @@ def unpack(archive: Path, members: Sequence[str], folder: Path) -> None:
 
 
 def _write(stream: IO[bytes], target: Path) -> None:
-    part = target.with_name(f".{target.name}.{os.getpid()}")
-    try:
-        with part.open("wb") as file:
-            shutil.copyfileobj(stream, file, 2**20)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(target)
-    finally:
-        part.unlink(missing_ok=True)
+    with replacing(target) as (temporary,), temporary.open("wb") as file:
+        shutil.copyfileobj(stream, file, 2**20)

@@ -1,4 +1,4 @@
-"""A cache of folders that are either whole or not there."""
+"""A cache of folders. An entry is complete or does not exist."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from pathlib import Path
 
 from filelock import FileLock
 
+from trellisnet.files import sync
+
 CACHE_VARIABLE = "TRELLISNET_CACHE"
 
 
 def cache_folder() -> Path:
-    """`$TRELLISNET_CACHE`, or `trellisnet` in the folder that the system has for the user's caches."""
+    """Return `$TRELLISNET_CACHE`, or `trellisnet` in the user's cache folder of the operating system."""
     if chosen := os.environ.get(CACHE_VARIABLE):
         return Path(chosen).expanduser()
     import pooch  # noqa: PLC0415
@@ -24,15 +26,18 @@ def cache_folder() -> Path:
 
 
 def cached(name: str, key: str, build: Callable[[Path], None]) -> Path:
-    """The folder of a cache entry, made by `build(folder)` unless it is there.
+    """Return the folder of a cache entry; build the entry if it does not exist.
 
-    One process builds while the others wait. The entry is written under another name, synced, and then renamed: neither
-    a crash nor a full disk leaves a broken one.
+    One process builds while the others wait. The entry is written under another name, synced, and then renamed, so
+    neither a crash nor a full disk leaves an incomplete entry.
 
     Args:
-        name: for people who look into the cache.
+        name: a readable part of the folder's name.
         key: a hash of everything that the entry depends on.
-        build: writes the entry's files into an empty folder.
+        build: writes the files of the entry to an empty folder.
+
+    Raises:
+        OSError: the cache cannot be written.
     """
     entry = cache_folder() / "entries" / f"{name[:40]}-{key[:20]}"
     if entry.is_dir():
@@ -45,7 +50,11 @@ def cached(name: str, key: str, build: Callable[[Path], None]) -> Path:
 
 @contextmanager
 def locked(target: Path) -> Iterator[None]:
-    """Hold the lock of a file or folder in the cache, whose parent is made if need be."""
+    """Hold the lock of a file or folder in the cache; its parent is created if necessary.
+
+    Raises:
+        OSError: the parent cannot be written.
+    """
     lock = FileLock(target.with_name(f".{target.name}.lock"))
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -63,7 +72,7 @@ def locked(target: Path) -> Iterator[None]:
 
 
 def file_hash(path: Path, start: int = 0, stop: int | None = None) -> str:
-    """SHA-256 of a file or a range of it."""
+    """Return the SHA-256 of a file or of a range of its bytes."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         file.seek(start)
@@ -76,30 +85,20 @@ def file_hash(path: Path, start: int = 0, stop: int | None = None) -> str:
 
 def _build(entry: Path, build: Callable[[Path], None]) -> None:
     for leftover in entry.parent.glob(f".{entry.name}.tmp-*"):
-        shutil.rmtree(leftover, ignore_errors=True)  # of a process that was killed; a living one would hold the lock
+        shutil.rmtree(leftover, ignore_errors=True)  # of a killed process: a running one would hold the lock
     staging = entry.with_name(f".{entry.name}.tmp-{os.getpid()}")
     try:
         staging.mkdir()
         build(staging)
         for path in (*staging.iterdir(), staging):
-            _sync(path)
+            sync(path)
         staging.rename(entry)
-        _sync(entry.parent)
+        sync(entry.parent)
     except OSError as error:
         if error.filename is not None and staging not in (Path(error.filename), *Path(error.filename).parents):
-            raise  # not the cache's fault: one of the files it is made from
+            raise  # an error of an input file, not of the cache
         raise type(error)(
             error.errno, f"writing the cache entry {entry} failed ({error.strerror}); nothing is left of it"
         ) from error
     finally:
         shutil.rmtree(staging, ignore_errors=True)
-
-
-def _sync(path: Path) -> None:
-    if path.is_dir() and os.name == "nt":
-        return  # Windows has no way to sync a folder
-    descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -1,4 +1,4 @@
-"""Downloads with checksums, mirrors and retries."""
+"""Download files, with checksums, mirrors and retries."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 
 from trellisnet.data.files.progress import progress
 
-ROUNDS = 3  # over all mirrors, with a pause between
-TIMEOUT = 30.0  # seconds without a byte
-AGENT = "Mozilla/5.0 (compatible; trellisnet)"  # some servers refuse the default of Python's libraries
+ROUNDS = 3  # over all mirrors, with a pause between them
+TIMEOUT = 30.0  # seconds without data
+AGENT = "Mozilla/5.0 (compatible; trellisnet)"  # some servers refuse the default agent of Python libraries
 
 
 @dataclass(frozen=True)
@@ -21,9 +21,9 @@ class Download:
 
     Attributes:
         name: the file's name.
-        urls: where it is, the preferred mirror first.
+        urls: its mirrors, the preferred one first.
         checksum: `md5:...` or `sha256:...`.
-        members: what is wanted of it if it is an archive, as paths inside it.
+        members: for an archive: the paths of the required files inside it.
     """
 
     name: str
@@ -33,14 +33,18 @@ class Download:
 
 
 class DownloadError(OSError):
-    """No mirror gave the right file."""
+    """No mirror delivered the right file."""
 
 
 def fetch(download: Download, folder: Path, pause: float = 1.0) -> Path:
-    """Download a file into `folder`, where it appears only when it is whole and its checksum is right.
+    """Download a file to `folder`. It appears there when it is complete and its checksum is right.
 
-    Mirrors take turns, so that a broken one costs one attempt a round; one that says that it has no such file is not
-    asked again.
+    Every round tries all mirrors, so a broken mirror costs one attempt per round. A mirror that answers with a client
+    error, for example 404, is not tried again.
+
+    Raises:
+        DownloadError: no mirror delivered the right file.
+        OSError: the file cannot be saved.
     """
     import pooch  # noqa: PLC0415
     import requests  # noqa: PLC0415
@@ -66,14 +70,18 @@ def fetch(download: Download, folder: Path, pause: float = 1.0) -> Path:
                     failures[url] = f"{type(error).__name__}: {error}"
                 except OSError as error:
                     raise OSError(error.errno, f"{download.name} cannot be saved in {folder}: {error}") from error
-                except ValueError:  # pooch's word for a wrong checksum
+                except ValueError:  # pooch's error for a wrong checksum
                     failures[url] = f"the file is not the expected one ({download.checksum})"
     reasons = "; ".join(f"{url}: {reason}" for url, reason in failures.items())
     raise DownloadError(f"no mirror gave {download.name}: {reasons}")
 
 
 def check(path: Path, checksum: str) -> None:
-    """A file that was not downloaded now is the one that would be."""
+    """Check that an existing file is the one that would be downloaded.
+
+    Raises:
+        ValueError: its checksum is another.
+    """
     import pooch  # noqa: PLC0415
 
     kind, expected = checksum.split(":")
@@ -85,7 +93,7 @@ def check(path: Path, checksum: str) -> None:
 
 
 class _PoochBar:
-    """A progress bar as pooch wants it: it sets `total`, adds what has come, and at the end fills up and closes."""
+    """Adapts a `Bar` to the interface that pooch expects of a progress bar."""
 
     def __init__(self, bar: Any) -> None:
         self.bar, self._total = bar, 0
@@ -97,7 +105,7 @@ class _PoochBar:
     @total.setter
     def total(self, value: int) -> None:
         self._total = value
-        self.bar.of(value)
+        self.bar.set_total(value)
 
     def update(self, amount: int) -> None:
         self.bar.add(amount)
@@ -106,4 +114,4 @@ class _PoochBar:
         self.bar.restart()
 
     def close(self) -> None:
-        """Nothing to do: the bar closes with its context."""
+        """Do nothing: the bar closes with its context."""

@@ -1,4 +1,4 @@
-"""Where the files of a dataset are: in the folders of the user, in the cache, or on a server."""
+"""Find the files of a dataset: in the user's folders, in the cache, or on a server."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ DATA_VARIABLE = "TRELLISNET_DATA"
 
 @dataclass(frozen=True)
 class Source:
-    """The files of a dataset, and how to get them.
+    """The files of a dataset in one form, and their downloads.
 
     Attributes:
-        folders: names of the folder that may hold the files, the usual one first.
-        files: their names.
-        downloads: the files themselves, or archives that hold them.
-        may_be_gzipped: each file will also do as `.gz`.
+        folders: possible names of the folder of the files, the usual one first.
+        files: names of the files.
+        downloads: the files themselves, or archives that contain them.
+        may_be_gzipped: each file is also accepted as `.gz`.
     """
 
     folders: tuple[str, ...]
@@ -36,7 +36,11 @@ class MissingDataError(FileNotFoundError):
 
 
 def search_places(root: str | Path | None) -> list[Path]:
-    """Folders in which datasets are looked for: `root`, `$TRELLISNET_DATA`, and the downloads in the cache."""
+    """Return the folders to search for datasets: `root`, `$TRELLISNET_DATA`, and the downloads in the cache.
+
+    Raises:
+        NotADirectoryError: one of the first two is not a folder.
+    """
     places = []
     for given, value in (("root", root), (f"${DATA_VARIABLE}", os.environ.get(DATA_VARIABLE))):
         if value:
@@ -48,17 +52,17 @@ def search_places(root: str | Path | None) -> list[Path]:
 
 
 def find(sources: Sequence[Source], root: str | Path | None = None) -> tuple[Source, dict[str, Path]]:
-    """Find or download the files of a dataset that may come in several forms.
+    """Find or download the files of a dataset, which may exist in several forms.
 
     Args:
-        sources: the forms, the preferred one first; that one is downloaded if none is there.
+        sources: the forms, the preferred one first; that one is downloaded if none is found.
         root: a folder to search first.
 
     Returns:
         The form that was found, and the path of each of its files.
 
     Raises:
-        MissingDataError: says which files are wanted, where they can be had and where to put them.
+        MissingDataError: the message lists the files, their downloads and the searched folders.
     """
     places = search_places(root)
     for place in places:
@@ -84,7 +88,7 @@ def _files_in(place: Path, source: Source) -> dict[str, Path] | None:
         paths = {
             name: path
             for name in source.files
-            for path in (folder / f"{name}.gz", folder / name)  # the plain file counts if both are there
+            for path in (folder / f"{name}.gz", folder / name)  # the plain file wins if both exist
             if path.is_file() and (path.suffix != ".gz" or source.may_be_gzipped)
         }
         if len(paths) == len(source.files):
@@ -93,7 +97,7 @@ def _files_in(place: Path, source: Source) -> dict[str, Path] | None:
 
 
 def _unpacked(place: Path, source: Source) -> dict[str, Path] | None:
-    """The files of an archive that the user has put there; they are unpacked into the cache, and not there."""
+    """Unpack the user's archive, if `place` has it, into the cache; the user's folder is not changed."""
     archives = [download for download in source.downloads if download.members]
     for folder in (*(place / name for name in source.folders), place):
         paths = [folder / archive.name for archive in archives]

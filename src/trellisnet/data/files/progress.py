@@ -1,4 +1,4 @@
-"""Progress bars on a terminal, nothing elsewhere."""
+"""Progress bars on a terminal; no output elsewhere."""
 
 from __future__ import annotations
 
@@ -11,27 +11,33 @@ if TYPE_CHECKING:
 
 
 class Bar:
-    """How far a piece of work is."""
+    """The progress of one piece of work."""
 
     def __init__(self, bars: Progress, task: TaskID) -> None:
         self._bars, self._task = bars, task
 
-    def of(self, total: int) -> None:
-        """Say how much there is to do; 0 means that nobody knows."""
+    def set_total(self, total: int) -> None:
+        """Set the total amount of work; 0: unknown."""
         self._bars.update(self._task, total=total or None)
 
     def add(self, amount: int) -> None:
-        """Say that so much more is done."""
+        """Add an amount of completed work."""
         self._bars.advance(self._task, amount)
 
     def restart(self) -> None:
-        """Begin again from nothing."""
+        """Reset the completed work to 0."""
         self._bars.update(self._task, completed=0)
 
 
 @contextmanager
 def progress(description: str, total: int | None = None, unit: str = "bytes") -> Iterator[Bar]:
-    """A bar on standard error that vanishes when the work is done; `unit` is "bytes" or what is counted."""
+    """Show a progress bar on standard error, which disappears at the end.
+
+    Args:
+        description: text beside the bar.
+        total: amount of work, if it is known.
+        unit: "bytes" shows sizes; any other unit shows plain counts.
+    """
     from rich.console import Console  # noqa: PLC0415
     from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TimeRemainingColumn  # noqa: PLC0415
 

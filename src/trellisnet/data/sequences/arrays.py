@@ -1,4 +1,4 @@
-"""Sequences from NumPy files."""
+"""Read series from NumPy files."""
 
 from __future__ import annotations
 
@@ -9,21 +9,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trellisnet.data.checks import check_file
 from trellisnet.data.sequences.series import Series
 
 SUFFIXES = (".npy", ".npz")
 
 
 def read_arrays(path: Path, targets: str | None) -> Series:
-    """The series of a `.npy` or `.npz` file.
+    """Read the series of a `.npy` or `.npz` file.
 
-    A `.npy` file has values (series, steps, channels), or (series, steps) of one channel. A `.npz` file has them as
-    `values`; for series of unequal lengths instead all steps one after the other, (steps, channels) or (steps,), and
-    the number of each series' steps as `lengths`.
+    A `.npy` file has values (series, steps, channels), or (series, steps) with one channel. A `.npz` file has them in
+    the array `values`. For series of unequal lengths, `values` has the steps of all series in sequence, (steps,
+    channels) or (steps,), and the array `lengths` has the length of each series.
 
     Args:
         path: the file.
-        targets: name of the array of answers, one row a series: "label" or "target"; None if there is none.
+        targets: name of the array of targets, with one row per series: "label" or "target"; None: there is none.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: the file is damaged, or an array is missing or has a wrong shape or value.
     """
     arrays = _read(path)
     if "values" not in arrays:
@@ -53,17 +58,14 @@ def read_arrays(path: Path, targets: str | None) -> Series:
         step -= lengths[:series].sum()
         where = f"series {series:,}, step {step:,}, channel {channel}"
         raise ValueError(f"{path}: 'values' must be finite numbers, got {values[tuple(wrong[0])]} in {where}")
-    answers = None if targets is None else _per_series(path, arrays, targets, len(lengths))
+    found = None if targets is None else _per_series(path, arrays, targets, len(lengths))
     split = _per_series(path, arrays, "split", len(lengths)).astype(str) if "split" in arrays else None
     names = [str(number) for number in range(len(lengths))]
-    return Series(path, values.astype(np.float64), lengths, names, answers, split)
+    return Series(path, values.astype(np.float64), lengths, names, found, split)
 
 
 def _read(path: Path) -> dict[str, NDArray[Any]]:
-    if not path.is_file():
-        raise FileNotFoundError(f"path must be a file, got {str(path)!r}")
-    if path.stat().st_size == 0:
-        raise ValueError(f"{path}: is empty")
+    check_file(path)
     try:
         with path.open("rb") as file:
             content = np.load(file, allow_pickle=False)
@@ -72,9 +74,10 @@ def _read(path: Path) -> dict[str, NDArray[Any]]:
         raise ValueError(f"{path}: not a NumPy file of plain arrays: {error}") from error
 
 
-def _per_series(path: Path, arrays: dict[str, NDArray[Any]], name: str, series: int) -> NDArray[Any]:
+def _per_series(path: Path, arrays: dict[str, NDArray[Any]], name: str, count: int) -> NDArray[Any]:
+    """Return an array that must have one row for each of `count` series."""
     if name not in arrays:
         raise ValueError(f"{path}: must have an array {name!r}, got {', '.join(map(repr, arrays))}")
-    if arrays[name].shape[:1] != (series,):
-        raise ValueError(f"{path}: {name!r} must have {series:,} rows, one a series, got shape {arrays[name].shape}")
+    if arrays[name].shape[:1] != (count,):
+        raise ValueError(f"{path}: {name!r} must have {count:,} rows, one per series, got shape {arrays[name].shape}")
     return arrays[name]

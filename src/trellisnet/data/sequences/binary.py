@@ -1,4 +1,4 @@
-"""Reading binary files, plain or compressed, with errors that name them."""
+"""Read binary files, plain or compressed; errors name the file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ GZIP_MAGIC = b"\x1f\x8b"
 
 
 def read_bytes(path: Path) -> bytes:
-    """The content of a file; what is compressed is told by its first bytes, not by its name."""
+    """Return the content of a file. A gzip file is recognised by its first bytes, not by its name.
+
+    Raises:
+        ValueError: the file is empty or damaged.
+    """
     content = path.read_bytes()
     if not content:
         raise ValueError(f"{path}: is empty")
@@ -26,7 +30,11 @@ def read_bytes(path: Path) -> bytes:
 
 
 def check_labels(path: Path, labels: NDArray[np.integer], classes: int) -> None:
-    """Every label is in its range."""
+    """Check that every label is below `classes`.
+
+    Raises:
+        ValueError: one is not.
+    """
     wrong = np.flatnonzero((labels < 0) | (labels >= classes))
     if len(wrong):
         raise ValueError(f"{path}: labels must be in [0, {classes}), got {labels[wrong[0]]} in record {wrong[0]:,}")

@@ -1,4 +1,4 @@
-"""What a dataset of sequences is to the rest of the program."""
+"""The interface of a dataset of sequences."""
 
 from __future__ import annotations
 
@@ -14,40 +14,40 @@ from trellisnet.data.checks import pick
 
 @dataclass(frozen=True)
 class Scale:
-    """How values were standardised: (value - mean) / deviation, each channel for itself."""
+    """A standardisation of values: (value - mean) / deviation, per channel."""
 
     mean: NDArray[np.float64]
     deviation: NDArray[np.float64]
 
     @classmethod
     def of(cls, values: NDArray[np.float64]) -> Scale:
-        """That which gives values (N, C) mean 0 and deviation 1; a channel that never changes is only moved."""
+        """Return the scale that standardises each channel of values (N, C); a constant channel is only shifted."""
         deviation = values.std(axis=0)
         return cls(values.mean(axis=0), np.where(deviation > 0, deviation, 1.0))
 
     def apply(self, values: NDArray[np.float64]) -> NDArray[np.float32]:
-        """Values (..., C) as a model reads them."""
+        """Standardise values (..., C)."""
         return ((values - self.mean) / self.deviation).astype(np.float32)
 
     def restore(self, values: NDArray[np.floating]) -> NDArray[np.float64]:
-        """Values (..., C) in their own units."""
+        """Convert standardised values (..., C) back to their own units."""
         return values * self.deviation + self.mean
 
 
 @dataclass(frozen=True)
 class SequenceData:
-    """Sequences and what is to be said of each.
+    """Sequences and their targets.
 
     Attributes:
-        name: of the dataset.
-        task: "classification" of a whole sequence; "regression" of one or several numbers from a whole sequence, of
-            which forecasting is a case; or "tokens", an answer at each step.
-        input_size: channels of each step; of "tokens": how many different ones there are.
-        output_size: classes, or numbers to be predicted.
-        splits: the sequences, by "train", "valid" and "test", as far as there are.
-        note: what someone who reads results on this data should know.
-        labels: the names of the classes.
-        input_scale, target_scale: how the values were standardised, if they were.
+        name: name of the dataset.
+        task: "classification" of whole sequences; "regression" of one or several numbers per sequence, which includes
+            forecasting; or "tokens", one target token per step.
+        input_size: number of channels; for "tokens", the size of the vocabulary.
+        output_size: number of classes, of tokens, or of numbers to predict.
+        splits: the sequences of the splits that exist: "train", "valid", "test".
+        note: facts that readers of results on this data need.
+        labels: names of the classes.
+        input_scale, target_scale: the standardisation of inputs and targets, if there is one.
     """
 
     name: str
@@ -71,7 +71,7 @@ class SequenceData:
         rank: int = 0,
         world_size: int = 1,
     ) -> ItemBatches:
-        """Sequences of a split in batches; see `ItemBatches`."""
+        """Return the batches of a split; see `ItemBatches`."""
         return ItemBatches(
             pick("split", split, self.splits),
             batch_size,

@@ -1,4 +1,4 @@
-"""The IDX format of MNIST: two zero bytes, the type, the number of dimensions, their sizes, the values."""
+"""Parse the IDX format of MNIST: two zero bytes, the type, the number of dimensions, their sizes, the values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,16 @@ UNSIGNED_BYTE = 8
 
 
 def parse_idx(content: bytes, dimensions: int, path: Path) -> NDArray[np.uint8]:
-    """The array of bytes in the content of an IDX file; `path` is for errors."""
+    """Return the array in the content of an IDX file.
+
+    Args:
+        content: the content of the file.
+        dimensions: expected number of dimensions.
+        path: the file, for errors.
+
+    Raises:
+        ValueError: the content is not such an array.
+    """
     magic = bytes((0, 0, UNSIGNED_BYTE, dimensions))
     if content[:4] != magic:
         raise ValueError(

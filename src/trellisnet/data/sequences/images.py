@@ -19,19 +19,19 @@ from trellisnet.data.sequences.data import SequenceData
 from trellisnet.data.sequences.idx import parse_idx
 
 MNIST_SHAPE = (28, 28)
-PERMUTATION_SEED = 92916  # as in several published programs; NumPy's RandomState gives the same numbers for ever
-CLASS_IMAGES = {"train": 5000, "test": 1000}  # of CIFAR-10
+PERMUTATION_SEED = 92916  # as in several published programs; NumPy guarantees that RandomState never changes
+CLASS_IMAGES = {"train": 5000, "test": 1000}  # images per class of CIFAR-10
 CIFAR_LABELS = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
 
 class PixelItems(Items):
-    """Images that are kept as bytes and normalised as they are asked for.
+    """Images that are stored as bytes and normalised on access.
 
     Args:
         pixels: (N, T, C), bytes.
         labels: (N,).
-        values: (256,), what each byte stands for.
-        order: a permutation of the steps.
+        values: (256,), the normalised value of each byte.
+        order: (T,), a permutation of the steps; None: keep the order.
     """
 
     def __init__(
@@ -49,22 +49,27 @@ class PixelItems(Items):
     def take(
         self, indices: NDArray[np.int64], steps: int | None = None
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Pixels (B, T, C) and labels (B,)."""
+        """Return pixels (B, T, C) and labels (B,) of some images."""
         pixels = self.pixels[indices]
         return self.values[pixels if self.order is None else pixels[:, self.order]], self.labels[indices]
 
-    def part(self, rows: slice) -> PixelItems:
-        """Some of the images."""
+    def subset(self, rows: slice) -> PixelItems:
+        """Return a slice of the images."""
         return PixelItems(self.pixels[rows], self.labels[rows], self.values, self.order)
 
 
 def load_mnist(root: str | Path | None = None, *, permuted: bool = False, valid_items: int = 0) -> SequenceData:
-    """MNIST, 784 pixels one after the other, row by row or in a fixed random order; mean 0.1307, deviation 0.3081.
+    """Load MNIST as sequences of 784 pixels, normalised with mean 0.1307 and deviation 0.3081.
 
     Args:
         root: a folder to search first.
-        permuted: the order is `numpy.random.RandomState(92916).permutation(784)`.
-        valid_items: so many of the last training images become the split "valid".
+        permuted: permute the pixels by `numpy.random.RandomState(92916).permutation(784)`; otherwise they are in order,
+            row by row.
+        valid_items: the last n training images become the split "valid"; 0: there is none.
+
+    Raises:
+        ValueError: a file is not MNIST's, or `valid_items` is too large.
+        MissingDataError: the files are not found and cannot be downloaded.
     """
     _, files = find([MNIST], root)
     order = np.random.RandomState(PERMUTATION_SEED).permutation(MNIST_SHAPE[0] * MNIST_SHAPE[1]) if permuted else None
@@ -80,35 +85,39 @@ def load_mnist(root: str | Path | None = None, *, permuted: bool = False, valid_
 
 
 def load_cifar10(root: str | Path | None = None, *, valid_items: int = 0) -> SequenceData:
-    """CIFAR-10, 1,024 pixels of three channels one after the other, row by row; (x - 0.5) / 0.5 of values from 0 to 1.
+    """Load CIFAR-10 as sequences of 1,024 pixels with three channels, row by row, scaled to values from -1 to 1.
 
     Args:
-        root: a folder to search first; the binary version and the Python version will do.
-        valid_items: so many of the last training images become the split "valid".
+        root: a folder to search first, for the binary or the Python version of the files.
+        valid_items: the last n training images become the split "valid"; 0: there is none.
+
+    Raises:
+        ValueError: a file is not CIFAR-10's, or `valid_items` is too large.
+        MissingDataError: the files are not found and cannot be downloaded.
     """
     source, files = find([CIFAR_BINARY, CIFAR_PYTHON], root)
     read = read_binary if source is CIFAR_BINARY else read_pickle
     splits = {}
     for split, names in (("train", source.files[:5]), ("test", source.files[5:])):
         expected = CLASS_IMAGES[split]
-        batches = [read(files[name]) for name in names]
-        labels = np.concatenate([labels for _, labels in batches])
+        contents = [read(files[name]) for name in names]
+        labels = np.concatenate([labels for _, labels in contents])
         if (counts := np.bincount(labels, minlength=10).tolist()) != [expected] * 10:
             where = ", ".join(str(files[name]) for name in names)
             raise ValueError(f"{where}: must have {expected:,} images of each class, got {counts}: not CIFAR-10")
-        planes = np.concatenate([images for images, _ in batches]).reshape(len(labels), 3, -1)
+        planes = np.concatenate([images for images, _ in contents]).reshape(len(labels), 3, -1)
         splits[split] = PixelItems(np.ascontiguousarray(planes.transpose(0, 2, 1)), labels, _normalised(0.5, 0.5))
     return SequenceData("seq-cifar10", "classification", 3, 10, _hold_out(splits, valid_items), "", CIFAR_LABELS)
 
 
-def _hold_out(splits: dict[str, PixelItems], items: int) -> dict[str, PixelItems]:
+def _hold_out(splits: dict[str, PixelItems], count: int) -> dict[str, PixelItems]:
     training = splits["train"]
-    if positive_int("valid_items", items, minimum=0) >= len(training):
-        raise ValueError(f"valid_items must leave some of the {len(training):,} training images, got {items}")
-    if not items:
+    if positive_int("valid_items", count, minimum=0) >= len(training):
+        raise ValueError(f"valid_items must leave some of the {len(training):,} training images, got {count}")
+    if not count:
         return splits
-    cut = len(training) - items
-    return {**splits, "train": training.part(slice(cut)), "valid": training.part(slice(cut, None))}
+    cut = len(training) - count
+    return {**splits, "train": training.subset(slice(cut)), "valid": training.subset(slice(cut, None))}
 
 
 def _normalised(mean: float, deviation: float) -> NDArray[np.float32]:
@@ -121,7 +130,7 @@ def _read_mnist(files: Mapping[str, Path], name: str, dimensions: int) -> NDArra
     array = parse_idx(content, dimensions, path)
     if dimensions == 1:
         check_labels(path, array, 10)
-    # Fashion-MNIST and others come under the same file names
+    # Fashion-MNIST and others use the same file names
     if (found := hashlib.sha256(content).hexdigest()) != MNIST_HASHES[name]:
         raise ValueError(f"{path}: not MNIST's: the SHA-256 of its content must be {MNIST_HASHES[name]}, got {found}")
     return array
@@ -141,7 +150,7 @@ def _cifar(version: str, suffix: str, md5: str) -> Source:
     return Source((folder,), files, (Download(archive, urls, f"md5:{md5}", members),), may_be_gzipped=True)
 
 
-MNIST_HASHES = {  # of the unpacked content: the same images are about in differently packed files
+MNIST_HASHES = {  # of the uncompressed content, because servers compress the same files differently
     "train-images-idx3-ubyte": "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
     "train-labels-idx1-ubyte": "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
     "t10k-images-idx3-ubyte": "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",

@@ -19,7 +19,7 @@ from trellisnet.data.sequences.series import SPLITS, Series, group
 from trellisnet.data.sequences.tables import SUFFIXES as TABLE_SUFFIXES
 from trellisnet.data.sequences.tables import read_table
 
-HELD_OUT = 0.1  # of the series, or of the steps in forecasting, for validation, and as much for testing
+HELD_OUT = 0.1  # share of the series, or in forecasting of the steps, for validation; the same again for testing
 TASKS = ("classification", "regression", "forecasting")
 BELONGS_TO = {
     "label": ("classification",),
@@ -29,7 +29,7 @@ BELONGS_TO = {
     "window": ("forecasting",),
     "horizon": ("forecasting",),
 }
-NEEDED = {  # of a table
+NEEDED = {  # columns of a table
     "classification": ("values", "label", "series"),
     "regression": ("values", "targets", "series"),
     "forecasting": ("values",),
@@ -37,29 +37,29 @@ NEEDED = {  # of a table
 
 
 class SeriesItems(Items):
-    """Whole series and their answers."""
+    """Whole series and their targets."""
 
     lengths: NDArray[np.int64]
 
-    def __init__(self, series: Series, values: NDArray[np.float32], answers: NDArray[Any], which: NDArray[np.int64]):
-        self.values, self.answers = values, answers[which]
+    def __init__(self, series: Series, values: NDArray[np.float32], targets: NDArray[Any], which: NDArray[np.int64]):
+        self.values, self.targets = values, targets[which]
         self.starts, self.lengths = series.starts[which], series.lengths[which]
 
     def __len__(self) -> int:
         return len(self.lengths)
 
     def take(self, indices: NDArray[np.int64], steps: int | None = None) -> tuple[NDArray[np.float32], NDArray[Any]]:
-        """Values (B, T, C), zero after the end of a series, and labels (B,) or numbers (B, D)."""
+        """Return values (B, steps, C), zero after the end of a series, and labels (B,) or numbers (B, D)."""
         assert steps is not None
         inputs = np.zeros((len(indices), steps, self.values.shape[1]), dtype=np.float32)
         for row, index in enumerate(indices.tolist()):
             start, length = self.starts[index], self.lengths[index]
             inputs[row, :length] = self.values[start : start + length]
-        return inputs, self.answers[indices]
+        return inputs, self.targets[indices]
 
 
 class WindowItems(Items):
-    """Windows of series, and the values that come after each."""
+    """Windows of series, and the `horizon` steps after each."""
 
     def __init__(self, values: NDArray[np.float32], starts: NDArray[np.int64], window: int, horizon: int) -> None:
         self.values, self.starts, self.window, self.horizon = values, starts, window, horizon
@@ -70,7 +70,7 @@ class WindowItems(Items):
     def take(
         self, indices: NDArray[np.int64], steps: int | None = None
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Values (B, T, C) and the next (B, horizon * C), step by step."""
+        """Return values (B, window, C) and the values of the next steps (B, horizon * C), step by step."""
         rows = self.starts[indices][:, None] + np.arange(self.window + self.horizon)
         both = self.values[rows]
         return both[:, : self.window], both[:, self.window :].reshape(len(indices), -1)
@@ -91,25 +91,32 @@ def load_series(
     horizon: int | None = None,
     standardise: bool = True,
 ) -> SequenceData:
-    """Series from a `.csv` or `.parquet` file with one row a step, or from a `.npy` or `.npz` file (see `read_arrays`).
+    """Load series from a `.csv` or `.parquet` file with one row per step, or a `.npy` or `.npz` file (`read_arrays`).
 
-    In forecasting the last tenth of each series is for testing and the tenth before for validation: their windows
-    predict values there, and may read values before. Otherwise whole series are dealt out at random, always in the same
-    way, unless the file says which belongs to which.
+    In forecasting, the last tenth of each series is for testing and the tenth before it for validation: windows of
+    these splits predict values in their tenth, and may read earlier values. In the other tasks, whole series are
+    assigned to the splits at random, always in the same way, unless the file has a column or array of splits.
 
     Args:
         path: the file.
         task: "classification", "regression" or "forecasting".
-        values: columns of what is read at each step; in a NumPy file the array `values`.
-        label: of "classification": the column of the class; in a NumPy file the array `label`.
-        targets: of "regression": the columns of the numbers to be predicted; in a NumPy file the array `target`.
-        series: column that tells which series a row belongs to; not needed in forecasting if there is only one.
-        time: column that tells the order of the rows of a series; default their order in the file.
-        split: not of "forecasting": column that says "train", "valid" or "test"; in a NumPy file the array `split`.
-        classes: of "classification": labels are integers below this. Default: whatever labels there are, sorted.
-        window: of "forecasting": steps to read.
-        horizon: of "forecasting": steps to predict; default 1.
-        standardise: give every channel and every number to be predicted mean 0 and deviation 1 in the training split.
+        values: columns of the input channels; a NumPy file has the array `values`.
+        label: for "classification": column of the class; a NumPy file has the array `label`.
+        targets: for "regression": columns of the numbers to predict; a NumPy file has the array `target`.
+        series: column of the name of the series of each row; not needed in forecasting if there is only one series.
+        time: column to sort the rows of a series by; default their order in the file.
+        split: for "classification" and "regression": column with "train", "valid" or "test"; a NumPy file may have the
+            array `split`.
+        classes: for "classification": number of classes; labels are then integers below it. Default: the labels in the
+            file, sorted.
+        window: for "forecasting": number of steps to read.
+        horizon: for "forecasting": number of steps to predict; default 1.
+        standardise: scale every input channel and every number to predict to mean 0 and deviation 1 in the training
+            split.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: an option does not fit the task or the file, or the file has bad values.
     """
     path = Path(path).expanduser()
     one_of("task", task, TASKS)
@@ -126,47 +133,48 @@ def load_series(
         for name in NEEDED[task]:
             if columns[name] is None:
                 raise ValueError(f"{name} must name columns of {path} for {task}, got None")
-        answer = [label] if label is not None else list(targets or ())
-        wanted = [*(values or ()), *answer, *(name for name in (series, time, split) if name)]
-        read = group(read_table(path, list(dict.fromkeys(wanted))), values or (), answer, series, time, split)
+        target_columns = [label] if label is not None else list(targets or ())
+        needed = [*(values or ()), *target_columns, *(name for name in (series, time, split) if name)]
+        read = group(read_table(path, list(dict.fromkeys(needed))), values or (), target_columns, series, time, split)
     else:
         raise ValueError(f"{path}: must end in {', '.join((*ARRAY_SUFFIXES, *TABLE_SUFFIXES))}")
     if task == "forecasting":
         ahead = 1 if horizon is None else positive_int("horizon", horizon)
         return _forecasting(read, positive_int("window", window), ahead, standardise)
-    return _whole(read, task, classes, standardise)
+    return _whole_series(read, task, classes, standardise)
 
 
-def _whole(series: Series, task: str, classes: int | None, standardise: bool) -> SequenceData:
-    which = _deal(series)
+def _whole_series(series: Series, task: str, classes: int | None, standardise: bool) -> SequenceData:
+    """Return a dataset with one target per series."""
+    which = _assign_splits(series)
     values, scale = _standardised(series, which["train"], standardise)
-    answers: NDArray[Any]
+    targets: NDArray[Any]
     labels: tuple[str, ...] = ()
     target_scale = None
-    assert series.answers is not None
     if task == "classification":
-        answers, labels = _labels(series, classes)
+        targets, labels = _labels(series, classes)
         size = len(labels)
     else:
-        numbers = _numbers(series)
+        numbers = _target_numbers(series)
         size = numbers.shape[1]
         target_scale = Scale.of(numbers[which["train"]]) if standardise else None
-        answers = numbers.astype(np.float32) if target_scale is None else target_scale.apply(numbers)
-    splits = {name: SeriesItems(series, values, answers, rows) for name, rows in which.items() if len(rows)}
+        targets = numbers.astype(np.float32) if target_scale is None else target_scale.apply(numbers)
+    splits = {name: SeriesItems(series, values, targets, rows) for name, rows in which.items() if len(rows)}
     note = "own series" + (", standardised" if standardise else "")
     return SequenceData(series.path.name, task, values.shape[1], size, splits, note, labels, scale, target_scale)
 
 
 def _forecasting(series: Series, window: int, horizon: int, standardise: bool) -> SequenceData:
-    spans: dict[str, list[NDArray[np.int64]]] = {name: [] for name in SPLITS}
+    """Return a dataset of windows and the steps after them."""
+    found: dict[str, list[NDArray[np.int64]]] = {name: [] for name in SPLITS}
     training = np.zeros(len(series.values), dtype=bool)
     for start, length in zip(series.starts.tolist(), series.lengths.tolist(), strict=True):
         held = int(length * HELD_OUT)
-        ends = (0, length - 2 * held, length - held, length)  # each split predicts values between two of them
+        ends = (0, length - 2 * held, length - held, length)  # a split predicts values between two consecutive ends
         training[start : start + ends[1]] = True
         for name, first, end in zip(SPLITS, ends[:-1], ends[1:], strict=True):
-            spans[name].append(start + np.arange(max(first, window), end - horizon + 1) - window)
-    starts = {name: np.concatenate(found) for name, found in spans.items()}
+            found[name].append(start + np.arange(max(first, window), end - horizon + 1) - window)
+    starts = {name: np.concatenate(rows) for name, rows in found.items()}
     if len(starts["train"]) == 0:
         raise ValueError(
             f"{series.path}: must have a series long enough for training windows of {window} + {horizon} steps with "
@@ -174,7 +182,7 @@ def _forecasting(series: Series, window: int, horizon: int, standardise: bool) -
         )
     scale = Scale.of(series.values[training]) if standardise else None
     values = series.values.astype(np.float32) if scale is None else scale.apply(series.values)
-    splits = {name: WindowItems(values, found, window, horizon) for name, found in starts.items() if len(found)}
+    splits = {name: WindowItems(values, rows, window, horizon) for name, rows in starts.items() if len(rows)}
     channels = values.shape[1]
     note = f"own series, {horizon} steps ahead" + (", standardised" if standardise else "")
     target_scale = None if scale is None else Scale(np.tile(scale.mean, horizon), np.tile(scale.deviation, horizon))
@@ -183,7 +191,8 @@ def _forecasting(series: Series, window: int, horizon: int, standardise: bool) -
     )
 
 
-def _deal(series: Series) -> dict[str, NDArray[np.int64]]:
+def _assign_splits(series: Series) -> dict[str, NDArray[np.int64]]:
+    """Return the indices of the series of each split."""
     if series.split is not None:
         wrong = [name for name in dict.fromkeys(series.split.tolist()) if name not in SPLITS]
         if wrong:
@@ -199,9 +208,10 @@ def _deal(series: Series) -> dict[str, NDArray[np.int64]]:
 
 
 def _standardised(
-    series: Series, training: NDArray[np.int64], wanted: bool
+    series: Series, training: NDArray[np.int64], standardise: bool
 ) -> tuple[NDArray[np.float32], Scale | None]:
-    if not wanted:
+    """Return the values, standardised by the training series if asked for, and the scale."""
+    if not standardise:
         return series.values.astype(np.float32), None
     rows = np.isin(np.repeat(np.arange(len(series)), series.lengths), training)
     scale = Scale.of(series.values[rows])
@@ -209,9 +219,10 @@ def _standardised(
 
 
 def _labels(series: Series, classes: int | None) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    given = np.asarray(series.answers).reshape(len(series), -1)
+    """Return class numbers (series,) and the names of the classes."""
+    given = np.asarray(series.targets).reshape(len(series), -1)
     if given.shape[1] != 1:
-        raise ValueError(f"{series.path}: must have one label a series, got {given.shape[1]}")
+        raise ValueError(f"{series.path}: must have one label per series, got {given.shape[1]}")
     given = given[:, 0]
     if classes is None:
         names, numbers = np.unique(given, return_inverse=True)
@@ -233,9 +244,10 @@ def _labels(series: Series, classes: int | None) -> tuple[NDArray[np.int64], tup
     return whole, tuple(str(number) for number in range(classes))
 
 
-def _numbers(series: Series) -> NDArray[np.float64]:
+def _target_numbers(series: Series) -> NDArray[np.float64]:
+    """Return the targets as finite numbers (series, D)."""
     try:
-        numbers = np.asarray(series.answers).reshape(len(series), -1).astype(np.float64)
+        numbers = np.asarray(series.targets).reshape(len(series), -1).astype(np.float64)
     except ValueError as error:
         raise ValueError(f"{series.path}: targets must be numbers: {error}") from None
     wrong = np.flatnonzero(~np.isfinite(numbers).all(axis=1))

@@ -1,4 +1,4 @@
-"""Series of values, of unequal lengths, with or without an answer each."""
+"""Series of values, of unequal lengths, with or without a target each."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ SPLITS = ("train", "valid", "test")
 
 @dataclass(frozen=True)
 class Series:
-    """Series one after the other.
+    """Several series, concatenated.
 
     Attributes:
-        path: the file they are from, for errors.
-        values: (steps of all, channels).
-        lengths: (series,), steps of each.
-        names: of the series.
-        answers: (series, ...), what is to be said of each, as it is in the file.
-        split: (series,), to which split each belongs, if the file says so.
+        path: the file, for errors.
+        values: (total steps, channels).
+        lengths: (series,), length of each series.
+        names: names of the series.
+        targets: (series, ...), labels or numbers as in the file; None: there are none.
+        split: (series,), the split of each series; None: the file has none.
     """
 
     path: Path
     values: NDArray[np.float64]
     lengths: NDArray[np.int64]
     names: Sequence[str]
-    answers: NDArray[Any] | None = None
+    targets: NDArray[Any] | None = None
     split: NDArray[np.str_] | None = None
 
     def __len__(self) -> int:
@@ -40,22 +40,25 @@ class Series:
 
     @property
     def starts(self) -> NDArray[np.int64]:
-        """Where each series begins in `values`."""
+        """First row of each series in `values`."""
         return np.cumsum(self.lengths) - self.lengths
 
 
 def group(
-    table: Table, values: Sequence[str], answer: Sequence[str], series: str | None, time: str | None, split: str | None
+    table: Table, values: Sequence[str], targets: Sequence[str], series: str | None, time: str | None, split: str | None
 ) -> Series:
-    """The series of a table that has one row a step.
+    """Group the rows of a table, one per step, into series.
 
     Args:
-        table: has all the columns named in the following.
+        table: has all the columns below.
         values: columns of the channels.
-        answer: columns of what is to be said of a series; constant in each.
-        series: column of the series' names; None: all rows are one series.
-        time: column to sort the rows of a series by, numbers or text such as 2024-01-31; None: they are in order.
-        split: column of the series' splits; constant in each.
+        targets: columns of the targets; constant within a series.
+        series: column of the names of the series; None: all rows are one series.
+        time: column to sort the rows of a series by, numbers or text such as 2024-01-31; None: keep their order.
+        split: column of the splits; constant within a series.
+
+    Raises:
+        ValueError: a value is missing or not a number, a time occurs twice, or a target or split is not constant.
     """
     matrix = np.stack([table.numbers(column) for column in values], axis=1)
     labels = np.full(len(table), "") if series is None else table.names(series)
@@ -67,25 +70,26 @@ def group(
     if time is None:
         order = np.argsort(which, kind="stable")
     else:
-        moments = _moments(table, time)
-        order = np.lexsort((moments, which))
-        same = np.flatnonzero((which[order][1:] == which[order][:-1]) & (moments[order][1:] == moments[order][:-1]))
+        times = _times(table, time)
+        order = np.lexsort((times, which))
+        same = np.flatnonzero((which[order][1:] == which[order][:-1]) & (times[order][1:] == times[order][:-1]))
         if len(same):
             place = table.place(order[same[0] + 1], time)
-            raise ValueError(f"{place}: a series must have one row a moment, got {moments[order[same[0]]]} twice")
+            raise ValueError(f"{place}: a series must have one row per time, got {times[order[same[0]]]} twice")
     lengths = np.bincount(which)
-    constant = {column: _constant(table, column, which, first[appearance]) for column in (*answer, split) if column}
+    constant = {column: _constant(table, column, which, first[appearance]) for column in (*targets, split) if column}
     return Series(
         table.path,
         matrix[order],
         lengths,
         names[appearance].tolist(),
-        np.stack([constant[column] for column in answer], axis=1) if answer else None,
+        np.stack([constant[column] for column in targets], axis=1) if targets else None,
         constant[split] if split else None,
     )
 
 
-def _moments(table: Table, column: str) -> NDArray[Any]:
+def _times(table: Table, column: str) -> NDArray[Any]:
+    """Return a column as numbers if possible, otherwise as text."""
     try:
         table.columns[column].astype(np.float64)
     except (ValueError, TypeError):
@@ -94,7 +98,7 @@ def _moments(table: Table, column: str) -> NDArray[Any]:
 
 
 def _constant(table: Table, column: str, which: NDArray[np.int64], first: NDArray[np.int64]) -> NDArray[np.str_]:
-    """The value of a column for each series."""
+    """Return the value of a column for each series, which must be the same in all its rows."""
     values = table.names(column)
     wrong = np.flatnonzero(values != values[first][which])
     if len(wrong):

@@ -1,6 +1,6 @@
-"""Stress tests of memory, made as they are asked for.
+"""Synthetic stress tests of long-term memory, generated on access.
 
-A sequence is a function of the seed, the split and its number: it is the same in every process and every run.
+A sequence depends on the seed, the split and its index only: it is the same in every process and every run.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from trellisnet.data.batches import Items
 from trellisnet.data.sequences.data import SequenceData
 
 SPLITS = {"train": 0, "valid": 1, "test": 2}
-MEMORISED = 10  # symbols to be kept in mind
+MEMORISED = 10  # symbols to repeat
 SYMBOLS = 8
 BLANK, MARK = 0, 9  # the symbols themselves are 1 to 8
 
 
 class _Generated(Items):
-    def __init__(self, steps: int, items: int, seed: int, split: str) -> None:
-        self.steps, self.items, self.seed, self.split = steps, items, seed, SPLITS[split]
+    def __init__(self, steps: int, count: int, seed: int, split: str) -> None:
+        self.steps, self.count, self.seed, self.split = steps, count, seed, SPLITS[split]
 
     def __len__(self) -> int:
-        return self.items
+        return self.count
 
     def _generator(self, index: int) -> np.random.Generator:
         return np.random.default_rng([self.seed, self.split, index])
 
 
 class CopyMemoryItems(_Generated):
-    """Inputs (B, T + 20) and targets (B, T + 20) of symbols."""
+    """Sequences of symbols: inputs (B, steps + 20) and targets (B, steps + 20)."""
 
     def take(self, indices: NDArray[np.int64], steps: int | None = None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The sequences of these numbers."""
+        """Return inputs and targets of some sequences."""
         inputs = np.full((len(indices), self.steps + 2 * MEMORISED), BLANK, dtype=np.int64)
         targets = inputs.copy()
         inputs[:, -MEMORISED - 1] = MARK
@@ -44,12 +44,12 @@ class CopyMemoryItems(_Generated):
 
 
 class AddingItems(_Generated):
-    """Inputs (B, T, 2), numbers and marks, and targets (B, 1)."""
+    """Inputs (B, steps, 2), numbers and marks, and targets (B, 1)."""
 
     def take(
         self, indices: NDArray[np.int64], steps: int | None = None
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """The sequences of these numbers."""
+        """Return inputs and targets of some sequences."""
         inputs = np.zeros((len(indices), self.steps, 2), dtype=np.float32)
         half = self.steps // 2
         for row, index in enumerate(indices.tolist()):
@@ -62,16 +62,17 @@ class AddingItems(_Generated):
 def load_copy_memory(
     steps: int = 1000, *, train_items: int = 10_000, test_items: int = 1_000, seed: int = 0
 ) -> SequenceData:
-    """Copy memory (Hochreiter and Schmidhuber 1997, in the form of Arjovsky and others 2016).
+    """Load copy memory (Hochreiter and Schmidhuber 1997, in the form of Arjovsky et al. 2016).
 
-    Ten symbols, `steps` blanks of which the last is a mark, ten blanks in the place of which the symbols are to be
-    written again: `steps + 20` in all. A model without memory reaches a loss of 10 ln(8) / (steps + 20).
+    An input has ten symbols, then `steps` blanks of which the last is replaced by a mark, then ten blanks. The target
+    is the ten symbols at the last ten steps, and blanks before. A model without memory reaches a loss of 10 ln(8) /
+    (steps + 20).
 
     Args:
-        steps: from the symbols to their copy.
-        train_items: sequences of an epoch.
-        test_items: sequences of the splits "valid" and "test" each.
-        seed: of everything.
+        steps: number of steps between the symbols and their copy.
+        train_items: number of sequences per epoch.
+        test_items: number of sequences of each of the splits "valid" and "test".
+        seed: seed of all random numbers.
 
     >>> inputs, targets = load_copy_memory(3).splits["train"].take(np.array([0]), None)
     >>> inputs.tolist()
@@ -80,30 +81,30 @@ def load_copy_memory(
     [[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7, 6, 5, 3, 3, 1, 1, 1, 2, 7]]
     """
     splits = {
-        split: CopyMemoryItems(positive_int("steps", steps), items, positive_int("seed", seed, minimum=0), split)
-        for split, items in _sizes(train_items, test_items).items()
+        split: CopyMemoryItems(positive_int("steps", steps), count, positive_int("seed", seed, minimum=0), split)
+        for split, count in _sizes(train_items, test_items).items()
     }
-    note = f"{MEMORISED} of {SYMBOLS} symbols over {steps} steps; without memory {_blind_copy(steps):.4f} nats a step"
+    note = f"{MEMORISED} of {SYMBOLS} symbols over {steps} steps; without memory {_blind_copy(steps):.4f} nats per step"
     return SequenceData("copy-memory", "tokens", SYMBOLS + 2, SYMBOLS + 2, splits, note)
 
 
 def load_adding(steps: int = 600, *, train_items: int = 50_000, test_items: int = 1_000, seed: int = 0) -> SequenceData:
-    """The adding problem (Hochreiter and Schmidhuber 1997): the sum of the two numbers that are marked.
+    """Load the adding problem (Hochreiter and Schmidhuber 1997): predict the sum of the two marked numbers.
 
-    Numbers are uniform in [0, 1); one mark is in the first half and one in the second. A model that always says 1 has a
-    mean squared error of 1/6.
+    The numbers are uniform in [0, 1). One mark is in the first half and one in the second. A model that always predicts
+    1 has a mean squared error of 1/6.
 
     Args:
-        steps: of a sequence, at least 2.
-        train_items: sequences of an epoch.
-        test_items: sequences of the splits "valid" and "test" each.
-        seed: of everything.
+        steps: length of a sequence, at least 2.
+        train_items: number of sequences per epoch.
+        test_items: number of sequences of each of the splits "valid" and "test".
+        seed: seed of all random numbers.
     """
     splits = {
-        split: AddingItems(positive_int("steps", steps, minimum=2), items, positive_int("seed", seed, minimum=0), split)
-        for split, items in _sizes(train_items, test_items).items()
+        split: AddingItems(positive_int("steps", steps, minimum=2), count, positive_int("seed", seed, minimum=0), split)
+        for split, count in _sizes(train_items, test_items).items()
     }
-    return SequenceData("adding", "regression", 2, 1, splits, "always saying 1 has a mean squared error of 0.1667")
+    return SequenceData("adding", "regression", 2, 1, splits, "predicting 1 always has a mean squared error of 0.1667")
 
 
 def _sizes(train_items: int, test_items: int) -> dict[str, int]:
@@ -112,4 +113,5 @@ def _sizes(train_items: int, test_items: int) -> dict[str, int]:
 
 
 def _blind_copy(steps: int) -> float:
+    """Return the loss per step of a model that guesses the symbols."""
     return float(MEMORISED * np.log(SYMBOLS) / (steps + 2 * MEMORISED))

@@ -1,4 +1,4 @@
-"""Tables with named columns, from CSV and Parquet files."""
+"""Read tables with named columns from CSV and Parquet files."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trellisnet.data.checks import check_file
+
 SUFFIXES = (".csv", ".parquet")
 
 
 @dataclass(frozen=True)
 class Table:
-    """Some columns of a file, one row a step.
+    """Some columns of a file, with one row per step.
 
     Attributes:
         path: the file, for errors.
-        columns: by name, all of the same length.
-        first_row: what people call the first row of the file: line 2 of a CSV file, row 0 of a Parquet file.
+        columns: the columns by name, all of the same length.
+        first_row: number of the first row in errors: line 2 of a CSV file, row 0 of a Parquet file.
     """
 
     path: Path
@@ -32,12 +34,16 @@ class Table:
         return len(next(iter(self.columns.values())))
 
     def place(self, row: int, column: str) -> str:
-        """Where in the file a value is."""
+        """Describe the position of a value in the file, for errors."""
         unit = "line" if self.path.suffix == ".csv" else "row"
         return f"{self.path}: column {column!r}, {unit} {row + self.first_row:,}"
 
     def numbers(self, column: str) -> NDArray[np.float64]:
-        """A column of finite numbers."""
+        """Return a column as finite numbers.
+
+        Raises:
+            ValueError: a value is not a finite number.
+        """
         values = self.columns[column]
         try:
             numbers = values.astype(np.float64)
@@ -50,7 +56,11 @@ class Table:
         return numbers
 
     def names(self, column: str) -> NDArray[np.str_]:
-        """A column as text, without gaps."""
+        """Return a column as text.
+
+        Raises:
+            ValueError: a value is empty.
+        """
         values = self.columns[column]
         for row, value in enumerate(values):
             if value is None or value == "" or value != value:  # noqa: PLR0124  # NaN
@@ -59,13 +69,13 @@ class Table:
 
 
 def read_table(path: Path, columns: Sequence[str]) -> Table:
-    """The named columns of a `.csv` (comma separated, a header line, UTF-8) or `.parquet` file."""
-    if not path.is_file():
-        raise FileNotFoundError(f"path must be a file, got {str(path)!r}")
-    if path.suffix not in SUFFIXES:
-        raise ValueError(f"{path}: must end in {' or '.join(SUFFIXES)}")
-    if path.stat().st_size == 0:
-        raise ValueError(f"{path}: is empty")
+    """Read the named columns of a `.csv` (comma separated, with a header line, UTF-8) or `.parquet` file.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: the file is damaged or empty, or a column is missing.
+    """
+    check_file(path)
     table = _read_csv(path, columns) if path.suffix == ".csv" else _read_parquet(path, columns)
     if len(table) == 0:
         raise ValueError(f"{path}: has no rows")

@@ -1,1 +1,1 @@
-"""Text as numbered tokens: benchmark corpora, an embedded one, and the user's own."""
+"""Text as token ids: benchmark corpora, Python's own library, and the user's own text."""

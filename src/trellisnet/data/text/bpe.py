@@ -1,4 +1,4 @@
-"""Pieces of words as numbers: byte-pair encoding, through the `tokenizers` package."""
+"""Byte-pair encoding with the `tokenizers` package."""
 
 from __future__ import annotations
 
@@ -8,23 +8,26 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from trellisnet.data.text.numbers import Numbers
-from trellisnet.data.text.parts import Part, blocks
+from trellisnet.data.text.base import Tokeniser
+from trellisnet.data.text.ranges import FileRange, blocks
 from trellisnet.vocabulary import make_tokenizer, require_tokenizers
 
 
-class BpeNumbers(Numbers):
-    """Learns pieces from a training text and numbers them as the `tokenizers` package does.
+class BpeTokeniser(Tokeniser):
+    """Learns pieces of words from a training text; ids are those of the `tokenizers` package.
 
     Args:
         training: the text to learn from.
-        size: number of pieces, of which the 256 bytes are the first.
+        size: number of pieces, including the 256 bytes.
+
+    Raises:
+        ValueError: `size` is below 256.
     """
 
     kind = "bpe"
-    separators = b"\n"  # pieces depend on what stands around them, but never across lines
+    separators = b"\n"  # a piece depends on its neighbours within a line, never on other lines
 
-    def __init__(self, training: Iterable[Part], size: int) -> None:
+    def __init__(self, training: Iterable[FileRange], size: int) -> None:
         tokenizers = require_tokenizers()
         if size < 256:
             raise ValueError(f"vocabulary_size must be at least 256, the number of bytes, got {size}")
@@ -39,20 +42,20 @@ class BpeNumbers(Numbers):
         self._tokenizer = learner
 
     def __call__(self, block: bytes) -> NDArray[np.uint32]:
-        """The numbers of the pieces of a text in whole lines."""
+        """Return the ids of the pieces of a text of whole lines."""
         lines = self._tokenizer.encode_batch_fast(block.decode().splitlines(keepends=True), add_special_tokens=False)
         return np.concatenate([np.zeros(0, dtype=np.uint32), *(np.array(line.ids, dtype=np.uint32) for line in lines)])
 
     def tokens(self) -> list[str]:
-        """All pieces, by number."""
+        """Return all pieces, by id."""
         return sorted(self._index, key=self._index.__getitem__)
 
     def kept(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The numbers that a vocabulary keeps: all, so that other texts can be written too."""
+        """Return all ids, so that the vocabulary can encode any other text."""
         return np.arange(len(self._index))
 
 
-def _lines(parts: Iterable[Part]) -> Iterator[list[str]]:
-    for part in parts:
-        for block in blocks(part, b"\n"):
+def _lines(file_ranges: Iterable[FileRange]) -> Iterator[list[str]]:
+    for file_range in file_ranges:
+        for block in blocks(file_range, b"\n"):
             yield block.decode().splitlines(keepends=True)

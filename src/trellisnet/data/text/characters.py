@@ -1,4 +1,4 @@
-"""Characters as numbers."""
+"""Characters as tokens."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import codecs
 import numpy as np
 from numpy.typing import NDArray
 
-from trellisnet.data.text.numbers import Numbers
+from trellisnet.data.text.base import Tokeniser
 
 
-class CharacterNumbers(Numbers):
-    r"""A character's number is its code point.
+class CharacterTokeniser(Tokeniser):
+    r"""The provisional id of a character is its code point.
 
-    >>> CharacterNumbers()(b"abc\n").tolist()
+    >>> CharacterTokeniser()(b"abc\n").tolist()
     [97, 98, 99, 10]
     """
 
@@ -21,25 +21,25 @@ class CharacterNumbers(Numbers):
     separators = b""
 
     def __init__(self) -> None:
-        self._decoder = codecs.getincrementaldecoder("utf-8")()  # keeps the beginning of a torn character
+        self._decoder = codecs.getincrementaldecoder("utf-8")()  # keeps the start of a character that a block cuts
         self._highest = 0
 
     def __call__(self, block: bytes) -> NDArray[np.uint32]:
-        """The numbers of the characters of a text."""
+        """Return the code points of a block of text."""
         codes = np.frombuffer(self._decoder.decode(block).encode("utf-32-le"), dtype="<u4")
         self._highest = max(self._highest, int(codes.max(initial=0)))
         return codes
 
     def tokens(self) -> list[str]:
-        """All characters up to the highest so far, by number."""
+        """Return all characters up to the highest code point so far."""
         return [chr(code) for code in range(self._highest + 1)]
 
 
-class MikolovCharacters(CharacterNumbers):
-    r"""The Penn treebank as characters, derived from the word files as Mikolov's character files are.
+class MikolovCharacters(CharacterTokeniser):
+    r"""The characters of the Penn treebank, derived from its word files like Mikolov's character files.
 
-    The outer blanks of a line go, inner blanks become `_`, and the end of the line is a symbol of its own, here the
-    line feed.
+    Blanks at the ends of a line are removed, other blanks become `_`, and the end of a line is a token, here the line
+    feed.
 
     >>> bytes(MikolovCharacters()(b" no it was n't \n").astype("u1"))
     b"no_it_was_n't\n"
@@ -48,6 +48,6 @@ class MikolovCharacters(CharacterNumbers):
     separators = b"\n"
 
     def __call__(self, block: bytes) -> NDArray[np.uint32]:
-        """The numbers of the characters of a text in whole lines."""
+        """Return the code points of a text of whole lines."""
         lines = block.removesuffix(b"\n").split(b"\n")
         return super().__call__(b"".join(line.strip(b" ").replace(b" ", b"_") + b"\n" for line in lines))

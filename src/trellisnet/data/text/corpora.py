@@ -10,52 +10,55 @@ from trellisnet.data.checks import pick
 from trellisnet.data.files.cache import file_hash
 from trellisnet.data.files.download import Download
 from trellisnet.data.files.places import Source, find
+from trellisnet.data.text.base import Tokeniser
 from trellisnet.data.text.characters import MikolovCharacters
 from trellisnet.data.text.data import TextData
-from trellisnet.data.text.numbers import Numbers
-from trellisnet.data.text.parts import Part
+from trellisnet.data.text.ranges import FileRange
 from trellisnet.data.text.tokenise import tokenise
-from trellisnet.data.text.words import WordNumbers
+from trellisnet.data.text.words import WordTokeniser
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """A corpus that everybody uses in the same form.
+    """A benchmark corpus in its standard form.
 
     Attributes:
         source: its files, in the order train, valid, test.
-        hashes: SHA-256 of those files of which it is known.
-        tokens: how many each split has.
-        vocabulary_size: how many different ones the training split has.
-        make_numbers: how it is tokenised.
-        note: what someone who reads results should know.
+        hashes: SHA-256 of the files for which it is known.
+        tokens: number of tokens of each split.
+        vocabulary_size: number of different tokens of the training split.
+        make_tokeniser: makes its tokeniser.
+        note: facts that readers of results need.
     """
 
     source: Source
     hashes: Mapping[str, str]
     tokens: tuple[int, int, int]
     vocabulary_size: int
-    make_numbers: Callable[[], Numbers]
+    make_tokeniser: Callable[[], Tokeniser]
     note: str
 
 
 def load_corpus(name: str, root: str | Path | None = None) -> TextData:
-    """One of the benchmark corpora, exactly as the literature counts it.
+    """Load a benchmark corpus, with exactly the tokens that the literature counts.
 
     Args:
         name: "ptb-word", "ptb-char", "wikitext-2" or "wikitext-103".
         root: a folder to search first.
+
+    Raises:
+        ValueError: a file is not the standard one.
+        MissingDataError: the files are not found and cannot be downloaded.
     """
     corpus = pick("name", name, CORPORA)
     _, files = find([corpus.source], root)
     for file, path in files.items():
         if file in corpus.hashes:
             _check_content(path, corpus.hashes[file])
-    splits = {
-        split: [Part(files[file])] for split, file in zip(("train", "valid", "test"), corpus.source.files, strict=True)
-    }
-    scheme = corpus.make_numbers.__name__
-    vocabulary, ids = tokenise(name, splits, scheme, corpus.make_numbers, add_unknown=False)
+    named = zip(("train", "valid", "test"), corpus.source.files, strict=True)
+    splits = {split: [FileRange(files[file])] for split, file in named}
+    scheme = corpus.make_tokeniser.__name__
+    vocabulary, ids = tokenise(name, splits, scheme, corpus.make_tokeniser, add_unknown=False)
     counted = tuple(len(ids[split]) for split in splits)
     if counted != corpus.tokens or len(vocabulary) != corpus.vocabulary_size:
         raise ValueError(
@@ -110,7 +113,7 @@ CORPORA = {
         PTB_HASHES,
         (929_589, 73_760, 82_430),
         10_000,
-        WordNumbers,
+        WordTokeniser,
         "Mikolov's Penn treebank; every line end counts as a token, <eos>",
     ),
     "ptb-char": Corpus(
@@ -131,18 +134,18 @@ CORPORA = {
         },
         (2_088_628, 217_646, 245_569),
         33_278,
-        WordNumbers,
+        WordTokeniser,
         "the tokenised version with <unk>, not the raw one; every line end counts as a token, <eos>",
     ),
     "wikitext-103": Corpus(
         _wikitext("wikitext-103", "9ddaacaf6af0710eda8c456decff7832"),
-        {  # the training file was not at hand to take its hash; its counts are checked
+        {  # the hash of the training file is not known; its counts are checked
             "wiki.valid.tokens": "9aee9f52d6e77de6c7751fc5e7c44287db3ec0eaf15477098acc6b93c1c4250b",
             "wiki.test.tokens": "56db52eb157b1ab5c89646eef70510c1eca6e12a3bfdb99f0d6b05b4eacb75b9",
         },
         (103_227_021, 217_646, 245_569),
         267_735,
-        WordNumbers,
+        WordTokeniser,
         "the tokenised version with <unk>, not the raw one; every line end counts as a token, <eos>. Its valid and "
         "test files are WikiText-2's articles with fewer <unk>: perplexities of the two do not compare",
     ),

@@ -1,4 +1,4 @@
-"""What a text dataset is to the rest of the program."""
+"""The interface of a text dataset."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from trellisnet.vocabulary import Vocabulary
 
 @dataclass(frozen=True)
 class TextData:
-    """A text in numbered tokens.
+    """A text as token ids.
 
     Attributes:
-        name: of the dataset.
+        name: name of the dataset.
         vocabulary: the tokens.
-        splits: "train", "valid" and "test", each one long array of numbers, memory-mapped.
-        note: what someone who reads results on this text should know.
+        splits: "train", "valid" and "test", each one memory-mapped array of token ids.
+        note: facts that readers of results on this text need.
     """
 
     name: str
@@ -32,7 +32,7 @@ class TextData:
     def batches(
         self, split: str, batch_size: int, steps: int, *, context: int = 0, rank: int = 0, world_size: int = 1
     ) -> TextBatches:
-        """Windows of the text in columns; see `TextBatches`."""
+        """Return the batches of a split: windows of the text in columns, see `TextBatches`."""
         return TextBatches(
             pick("split", split, self.splits), batch_size, steps, context=context, rank=rank, world_size=world_size
         )

@@ -1,4 +1,4 @@
-"""Output heads: from features to the probabilities of words, behind one interface."""
+"""Output heads: from features to log-probabilities of tokens, behind one interface."""
 
 from trellisnet.models.heads.base import IGNORED, Head
 from trellisnet.models.heads.choice import make_head

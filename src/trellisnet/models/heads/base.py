@@ -1,4 +1,4 @@
-"""The interface of all heads."""
+"""The interface of the output heads."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from torch.nn import functional as F
 
 from trellisnet.core.precision import dtypes_for, without_autocast
 
-IGNORED = -100  # a target that counts nowhere, as in torch's own losses
+IGNORED = -100  # targets of this value are ignored, as in torch's own losses
 
 
 class Head(nn.Module, ABC):
-    """From features (..., D) to log-probabilities (..., V), or only to those of the targets (...).
+    """Maps features (..., D) to log-probabilities (..., V), or to the log-likelihood of targets (...) only.
 
-    At least one dimension stands before the channels.
+    Features have at least one dimension before the channels. A head that draws one dropout mask per sequence reads them
+    as (T, B, D).
 
-    A subclass defines `_nll` and `_log_prob`, which are called without autocast and with features in the dtype to
-    compute in. Where a mask is drawn once a sequence, features are understood as (T, B, D).
+    A subclass defines `_nll` and `_log_prob`. Both are called outside autocast, with features in the dtype of the
+    computation.
     """
 
     def loss(self, hidden: Tensor, targets: Tensor) -> Tensor:
@@ -28,7 +29,7 @@ class Head(nn.Module, ABC):
         return self.nll(hidden, targets).sum() / counted
 
     def nll(self, hidden: Tensor, targets: Tensor) -> Tensor:
-        """Negative log-likelihood of every target, in at least single precision; zero where it is `IGNORED`."""
+        """Negative log-likelihood of every target, in at least single precision; zero for `IGNORED` targets."""
         if hidden.shape[:-1] != targets.shape:
             expected = tuple(hidden.shape[:-1])
             raise ValueError(f"targets must have the shape {expected} of the features, got {tuple(targets.shape)}")
@@ -38,7 +39,7 @@ class Head(nn.Module, ABC):
         return nll.masked_fill(ignored, 0)
 
     def log_prob(self, hidden: Tensor) -> Tensor:
-        """Log-probabilities of all words, in at least single precision."""
+        """Log-probabilities (..., V) of all tokens, in at least single precision."""
         with without_autocast(hidden.device.type):
             return self._log_prob(to_compute(hidden))
 
@@ -50,20 +51,20 @@ class Head(nn.Module, ABC):
 
 
 def to_compute(hidden: Tensor) -> Tensor:
-    """Features in the dtype to compute in: autocast's where it is on, and on a CPU never half precision."""
+    """Convert features to the dtype of the computation: autocast's if it is on, and never half precision on a CPU."""
     return hidden.to(dtypes_for(hidden, hidden.dtype)[0])
 
 
 def affine(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """`F.linear` in the dtype of `hidden`, whatever that of the weights."""
+    """`F.linear` in the dtype of `hidden`; the weights are converted."""
     return F.linear(hidden, weight.to(hidden.dtype), None if bias is None else bias.to(hidden.dtype))
 
 
 def at_least_single(tensor: Tensor) -> Tensor:
-    """Sums of exponentials want more than half precision."""
+    """Convert half precision to single, because sums of exponentials need it."""
     return tensor.float() if tensor.dtype in (torch.bfloat16, torch.float16) else tensor
 
 
-def new_word_vectors(vocab_size: int, size: int, device: torch.device, dtype: torch.dtype) -> nn.Parameter:
-    """Vectors of words that start as the paper's embeddings do."""
+def new_token_vectors(vocab_size: int, size: int, device: torch.device, dtype: torch.dtype) -> nn.Parameter:
+    """Return token vectors (vocab_size, size), initialised like the paper's embeddings."""
     return nn.Parameter(torch.empty(vocab_size, size, device=device, dtype=dtype).uniform_(-0.1, 0.1))

@@ -1,4 +1,4 @@
-"""A head by its name."""
+"""Build a head by name."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from torch import nn
 
 from trellisnet.core.checks import one_of
 from trellisnet.models.heads.adaptive import AdaptiveHead, ClusterHead
-from trellisnet.models.heads.base import Head, new_word_vectors
+from trellisnet.models.heads.base import Head, new_token_vectors
 from trellisnet.models.heads.mixture import MixtureHead
 from trellisnet.models.heads.softmax import SoftmaxHead
 
-OPTIONS = {  # a head's name, and which options are its own
+OPTIONS = {  # the options that each head accepts
     "softmax": ("tied",),
     "mos": ("tied", "experts", "latent_dropout"),
     "adaptive": ("cutoffs",),
@@ -30,16 +30,19 @@ def make_head(
     latent_dropout: float | None = None,
     cutoffs: Sequence[int] | None = None,
 ) -> Head:
-    """The head called `name` on `features` channels, for the words of `embedding` (V, E).
+    """Build an output head by name.
 
     Args:
         name: "softmax", "mos", "adaptive" or "cluster".
-        features: channels that the head reads.
-        embedding: (V, E), for the heads that can share it.
-        tied: use the embedding as the words' vectors; default for every head that has them.
-        experts: softmaxes of "mos"; default 15, as in the paper.
-        latent_dropout: of "mos"; default 0.
-        cutoffs: of "adaptive" and "cluster".
+        features: number of channels that the head reads.
+        embedding: (V, E), the token vectors of the embedding, for heads that can share them.
+        tied: use the embedding's vectors in the head; default True for "softmax", "mos" and "cluster".
+        experts: number of softmaxes of "mos"; default 15, as in the paper.
+        latent_dropout: dropout of the experts' vectors of "mos"; default 0.
+        cutoffs: first token ids of the clusters of "adaptive" and "cluster".
+
+    Raises:
+        ValueError: there is no such head, an option belongs to another head, or tied sizes differ.
     """
     one_of("head", name, OPTIONS)
     given = {"tied": tied, "experts": experts, "latent_dropout": latent_dropout, "cutoffs": cutoffs}
@@ -57,7 +60,7 @@ def make_head(
             "choose equal sizes or tied=False"
         )
     size = embedding_size if name == "mos" else features
-    weight = embedding if tied else new_word_vectors(vocab_size, size, embedding.device, embedding.dtype)
+    weight = embedding if tied else new_token_vectors(vocab_size, size, embedding.device, embedding.dtype)
     if name == "mos":
         experts = 15 if experts is None else experts
         return MixtureHead(features, weight, experts, latent_dropout or 0.0)

@@ -1,4 +1,4 @@
-"""The negative log-likelihood of a linear softmax without the (N, V) matrix that it is usually read from."""
+"""The negative log-likelihood of a linear softmax without the whole (N, V) matrix of logits."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from torch.autograd.function import once_differentiable
 
 from trellisnet.models.heads.base import affine, at_least_single
 
-CHUNK = 2**24  # logits that exist at a time: 64 MB in single precision
+CHUNK = 2**24  # maximum number of logits at a time: 64 MB in single precision
 
 
 def linear_nll(hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
     """-log softmax(hidden weight^T + bias) at the targets: (N, D), (V, D), (V), (N) to (N).
 
-    Only `CHUNK` logits exist at a time. The backward pass computes them again, which makes three matrix products
-    into four and spares everything that would have to be kept between the passes.
+    At most `CHUNK` logits exist at a time. The backward pass recomputes them: that takes four matrix products instead
+    of three, and no logits are stored between the passes.
     """
-    weight, bias = weight.to(hidden.dtype), bias.to(hidden.dtype)  # here and not in every chunk
+    weight, bias = weight.to(hidden.dtype), bias.to(hidden.dtype)  # once, not per chunk
     nll: Tensor = _LinearNLL.apply(hidden, weight, bias, targets)  # type: ignore[no-untyped-call]
     return nll
 
@@ -50,12 +50,12 @@ class _LinearNLL(torch.autograd.Function):
         for rows in _chunks(len(hidden), len(weight)):
             scale = grad[rows, None]
             # the gradient of the logits is softmax - onehot
-            surplus = (
+            grad_logits = (
                 at_least_single(affine(hidden[rows], weight, bias)).sub_(normaliser[rows, None]).exp_().mul_(scale)
             )
-            surplus.scatter_add_(1, targets[rows, None], -scale)
-            surplus = surplus.to(hidden.dtype)
-            grad_bias += surplus.sum(0)
-            torch.mm(surplus, weight, out=grad_hidden[rows])
-            grad_weight.addmm_(surplus.t(), hidden[rows])
+            grad_logits.scatter_add_(1, targets[rows, None], -scale)
+            grad_logits = grad_logits.to(hidden.dtype)
+            grad_bias += grad_logits.sum(0)
+            torch.mm(grad_logits, weight, out=grad_hidden[rows])
+            grad_weight.addmm_(grad_logits.t(), hidden[rows])
         return grad_hidden, grad_weight, grad_bias, None

@@ -15,13 +15,13 @@ from trellisnet.models.heads.chunked import linear_nll
 
 
 class MixtureHead(Head):
-    """A weighted sum of softmaxes, each over words as seen by its own expert, in log space.
+    """A weighted sum of K softmaxes over the vocabulary, computed in log space. Each softmax is called an expert.
 
     Args:
-        features: channels D of the input.
-        weight: (V, E), a vector a word; an embedding's own weight ties the two.
+        features: number D of input channels.
+        weight: (V, E), one vector per token; pass the embedding's weight to tie the two.
         experts: number K of softmaxes.
-        latent_dropout: of the experts' vectors, one mask a sequence.
+        latent_dropout: dropout of the experts' vectors, one mask per sequence.
     """
 
     def __init__(self, features: int, weight: nn.Parameter, experts: int, latent_dropout: float = 0.0) -> None:
@@ -35,7 +35,7 @@ class MixtureHead(Head):
         self.bias = nn.Parameter(torch.zeros_like(weight[:, 0]))
 
     def _mixture(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
-        """Log-weights of the experts (..., K) and their vectors (..., K, E)."""
+        """Return the log-weights of the experts (..., K) and their vectors (..., K, E)."""
         log_prior = F.log_softmax(at_least_single(affine(hidden, self.prior.weight, self.prior.bias)), dim=-1)
         latent = affine(hidden, self.latent.weight, self.latent.bias).tanh()
         if self.training:
@@ -43,7 +43,7 @@ class MixtureHead(Head):
         return log_prior, latent.unflatten(-1, (self.experts, -1))
 
     def _nll(self, hidden: Tensor, targets: Tensor) -> Tensor:
-        # the likelihood needs each softmax at the target only, so no expert's (N, V) is ever whole
+        # the likelihood needs each softmax at the target only, so the whole (N, V) matrix of an expert never exists
         log_prior, latent = self._mixture(hidden)
         repeated = targets.unsqueeze(-1).expand(log_prior.shape)
         nll = linear_nll(latent.flatten(0, -2), self.weight, self.bias, repeated.flatten())
@@ -52,7 +52,7 @@ class MixtureHead(Head):
     def _log_prob(self, hidden: Tensor) -> Tensor:
         log_prior, latent = self._mixture(hidden)
         total: Tensor | None = None
-        for expert in range(self.experts):  # one (..., V) after the other, not (..., K, V)
+        for expert in range(self.experts):  # one (..., V) at a time, not (..., K, V)
             logits = at_least_single(affine(latent[..., expert, :], self.weight, self.bias))
             share = F.log_softmax(logits, dim=-1) + log_prior[..., expert, None]
             total = share if total is None else torch.logaddexp(total, share)

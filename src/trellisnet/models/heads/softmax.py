@@ -1,4 +1,4 @@
-"""The textbook head."""
+"""The plain softmax head."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from trellisnet.models.heads.base import Head, affine, at_least_single
 
 
 class SoftmaxHead(Head):
-    """log softmax(weight h + bias), all words at once.
+    """log softmax(weight h + bias) over the whole vocabulary.
 
     Args:
-        weight: (V, D), a vector a word; an embedding's own weight ties the two.
+        weight: (V, D), one vector per token; pass the embedding's weight to tie the two.
     """
 
     def __init__(self, weight: nn.Parameter) -> None:
@@ -22,7 +22,7 @@ class SoftmaxHead(Head):
         self.bias = nn.Parameter(torch.zeros_like(weight[:, 0]))
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """(..., D) to (..., V), before they are normalised."""
+        """Return the logits (..., V) of features (..., D)."""
         return at_least_single(affine(hidden, self.weight, self.bias))
 
     def _nll(self, hidden: Tensor, targets: Tensor) -> Tensor:

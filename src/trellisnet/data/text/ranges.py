@@ -1,4 +1,4 @@
-"""Text files, read in blocks."""
+"""Text files and ranges of them, read in blocks."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import NoReturn
 
 from trellisnet.data.files.cache import file_hash
 
-BLOCK = 2**20
+BLOCK = 2**20  # bytes
 FRACTIONS = {"train": 0.9, "valid": 0.05, "test": 0.05}
 
 
 @dataclass(frozen=True)
-class Part:
+class FileRange:
     """A text file, or a range of its bytes."""
 
     path: Path
@@ -24,7 +24,7 @@ class Part:
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """Number of bytes."""
         return (self.path.stat().st_size if self.stop is None else self.stop) - self.start
 
     @property
@@ -33,15 +33,15 @@ class Part:
         return file_hash(self.path, self.start, self.stop)
 
 
-def blocks(part: Part, separators: bytes) -> Iterator[bytes]:
-    """The text in blocks that end after one of `separators`, so that no token is torn; anywhere if there are none.
+def blocks(file_range: FileRange, separators: bytes) -> Iterator[bytes]:
+    """Yield the text in blocks. A block ends after one of `separators`, if there are any, so that no token is split.
 
-    A part that does not end its last line gets an end of line: texts do not run into each other.
+    If the last line has no end, a line feed is added, so that texts do not run into each other.
     """
     rest: list[bytes] = []
-    left, block = part.size, b"\n"
-    with part.path.open("rb") as file:
-        file.seek(part.start)
+    left, block = file_range.size, b"\n"
+    with file_range.path.open("rb") as file:
+        file.seek(file_range.start)
         while left > 0 and (block := file.read(min(left, BLOCK))):
             left -= len(block)
             cut = max((block.rfind(separator) for separator in separators), default=len(block) - 1) + 1
@@ -53,23 +53,27 @@ def blocks(part: Part, separators: bytes) -> Iterator[bytes]:
         yield b"".join((*rest, b"\n"))
 
 
-def split_file(path: Path) -> dict[str, list[Part]]:
-    """Cut a file into a long first part for training and two short ones, at ends of lines where it has any."""
+def split_file(path: Path) -> dict[str, list[FileRange]]:
+    """Cut a file into 90 % for training, 5 % for validation and 5 % for testing, at ends of lines if possible."""
     size, start, splits = path.stat().st_size, 0, {}
     for name, end in zip(FRACTIONS, (0.9, 0.95, 1.0), strict=True):
         stop = size if name == "test" else _cut_after(path, int(size * end))
-        splits[name] = [Part(path, start, stop)]
+        splits[name] = [FileRange(path, start, stop)]
         start = stop
     return splits
 
 
-def raise_not_utf8(parts: Iterable[Part]) -> NoReturn:
-    """Say where text that could not be decoded is wrong."""
-    for part in parts:
+def raise_not_utf8(file_ranges: Iterable[FileRange]) -> NoReturn:
+    """Find the first byte that is not UTF-8 and raise an error with its position.
+
+    Raises:
+        ValueError: always; one of the ranges must have such a byte.
+    """
+    for file_range in file_ranges:
         decoder = codecs.getincrementaldecoder("utf-8")()
-        offset, lines, left = part.start, 1, part.size
-        with part.path.open("rb") as file:
-            file.seek(part.start)
+        offset, lines, left = file_range.start, 1, file_range.size
+        with file_range.path.open("rb") as file:
+            file.seek(file_range.start)
             while True:
                 block = file.read(min(left, BLOCK))
                 left -= len(block)
@@ -79,8 +83,10 @@ def raise_not_utf8(parts: Iterable[Part]) -> NoReturn:
                 except UnicodeDecodeError as error:
                     lines += block[: max(0, error.start - pending)].count(b"\n")
                     where = f"byte {offset - pending + error.start:,} (line {lines:,}"
-                    where += ")" if part.start == 0 else f" after byte {part.start:,})"
-                    raise ValueError(f"{part.path}: must be UTF-8, but is not at {where}: {error.reason}") from None
+                    where += ")" if file_range.start == 0 else f" after byte {file_range.start:,})"
+                    raise ValueError(
+                        f"{file_range.path}: must be UTF-8, but is not at {where}: {error.reason}"
+                    ) from None
                 if not block:
                     break
                 offset += len(block)
@@ -88,11 +94,15 @@ def raise_not_utf8(parts: Iterable[Part]) -> NoReturn:
     raise AssertionError("all of the text is UTF-8")
 
 
-def check_not_empty(splits: dict[str, Sequence[Part]]) -> None:
-    """Every split has some text."""
-    for name, parts in splits.items():
-        if not any(part.size for part in parts):
-            files = ", ".join(dict.fromkeys(str(part.path) for part in parts)) or "no file"
+def check_not_empty(splits: dict[str, Sequence[FileRange]]) -> None:
+    """Check that every split has some text.
+
+    Raises:
+        ValueError: a split is empty.
+    """
+    for name, file_ranges in splits.items():
+        if not any(file_range.size for file_range in file_ranges):
+            files = ", ".join(dict.fromkeys(str(file_range.path) for file_range in file_ranges)) or "no file"
             raise ValueError(f"{files}: the text for {name!r} is empty")
 
 
@@ -103,5 +113,5 @@ def _cut_after(path: Path, offset: int) -> int:
     for separator in (b"\n", b" "):
         if separator in ahead:
             return offset + ahead.index(separator) + 1
-    # no blank at all: between two characters, then; in UTF-8 only continuation bytes look like 0b10......
+    # without any blank, cut between two characters; in UTF-8 only continuation bytes have the form 0b10......
     return offset + next((i for i, byte in enumerate(ahead) if byte & 0xC0 != 0x80), len(ahead))
