@@ -62,11 +62,11 @@ def test_the_metadata(wheel):
     assert about["License-File"] == "LICENSE"
     assert about["Requires-Python"] == ">=3.10"
     assert "Typing :: Typed" in about.get_all("Classifier")
-    assert {"bench", "dev", "tables", "text"} <= set(about.get_all("Provides-Extra"))
+    assert {"bench", "dev", "plots", "tables", "text"} <= set(about.get_all("Provides-Extra"))
     needed = [Requirement(each) for each in about.get_all("Requires-Dist")]
     core = {each.name for each in needed if each.marker is None}
     assert {"torch", "numpy", "safetensors"} <= core
-    assert not core & {"hatchling", "pytest", "pyarrow", "tokenizers", "torchvision"}
+    assert not core & {"hatchling", "matplotlib", "pytest", "pyarrow", "tokenizers", "torchvision"}
     assert about.get_payload() == (ROOT / "README.md").read_text()
     assert archive.read(f"trellisnet-{__version__}.dist-info/entry_points.txt").decode().split() == [
         *("[console_scripts]", "trellisnet", "=", "trellisnet.cli:script")
@@ -100,22 +100,46 @@ def test_the_citation_is_of_this_version():
     assert citation["preferred-citation"]["title"] == "Trellis Networks for Sequence Modeling"
 
 
-ABOVE = {  # what a level must not know of
-    "core": {"models", "data", "training", "commands", "cli"},
-    "models": {"data", "training", "commands", "cli"},
-    "data": {"models", "training", "commands", "cli"},
-    "training": {"commands", "cli"},
+BELOW = {  # what a level may know of beside itself; data stands beside the models
+    "core": set(),
+    "baselines": {"core"},
+    "models": {"core", "baselines", "files", "vocabulary"},
+    "data": {"core", "files", "vocabulary"},
+    "training": {"core", "baselines", "models", "data", "files", "vocabulary"},
+    "commands": set(),  # all
 }
 
 
-@pytest.mark.parametrize("level", ABOVE)
+def imported(path):
+    """The modules of the package that a file imports, and names that it takes from the package's root."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative imports hide where they lead"
+            names += [f"{node.module}.{alias.name}" for alias in node.names]
+        yield from (name.split(".")[1:] for name in names if name.split(".")[0] == "trellisnet")
+
+
+def is_allowed(parts, level):
+    """The root gives names of every level, so only the commands, the highest level, may ask it for more than this."""
+    home = parts[0] if parts else None
+    return home in BELOW[level] | {level, "__version__"} or level == "commands"
+
+
+@pytest.mark.parametrize("level", BELOW)
 def test_nothing_imports_upwards(level):
     for path in (SOURCE / level).rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            for name in names:
-                assert not {*name.split(".")[1:2]} & ABOVE[level] or not name.startswith("trellisnet."), (path, name)
+        for parts in imported(path):
+            assert is_allowed(parts, level), (path, parts)
+
+
+@pytest.mark.parametrize(
+    "line", ["import trellisnet", "from trellisnet import TrellisLM", "import trellisnet.models.language"]
+)
+def test_an_upward_import_would_be_seen(line, tmp_path):
+    (tmp_path / "file.py").write_text(line)
+    (parts,) = imported(tmp_path / "file.py")
+    assert not is_allowed(parts, "core")
 
 
 def core_distributions():

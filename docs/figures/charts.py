@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from draw import Drawing
+from matplotlib.axes import Axes
+
 from trellisnet import TrellisNet
+from trellisnet.training.reporting.drawing import LIGHT, chart
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results.json"
 SHAPES = {
@@ -24,6 +24,7 @@ CONTESTANTS = {
     "lstm": ("nn.LSTM", "orange"),
     "tcn": ("TCN", "pink"),
 }
+BESIDE: dict[str, Any] = {"textcoords": "offset points", "va": "center"}  # a label to the right of a point
 
 
 def results() -> dict[str, Any]:
@@ -45,32 +46,19 @@ def memory() -> str:
 
 
 def _bars(title: str, rows: dict[tuple[str, str], float]) -> str:
-    drawing = Drawing(title, 760, 428)
-    drawing.text(380, 26, title, bold=True, size=15)
-    left, right, top, bottom = 262, 690, 86, 394
+    def fill(axes: Axes) -> None:
+        for j, (contestant, (name, tone)) in enumerate(CONTESTANTS.items()):
+            values = [rows[shape, contestant] for shape in SHAPES]
+            bars = axes.barh([i + 0.17 * j for i in range(len(SHAPES))], values, 0.13, color=LIGHT[tone], label=name)
+            axes.bar_label(bars, [_share(value) for value in values], padding=6)
+        axes.set_yticks([i + 0.34 for i in range(len(SHAPES))], ["\n".join(words) for words in SHAPES.values()])
+        axes.set_xticks([0.25, 0.5, 0.75, 1], ["0.25", "0.5", "0.75", "1"])
+        axes.invert_yaxis()
+        axes.grid(False, axis="y")
+        axes.spines.bottom.set_visible(False)
+        axes.figure.legend(loc="outside lower center", ncols=len(CONTESTANTS), handlelength=1, columnspacing=1.6)
 
-    def place(value: float) -> float:
-        return left + (right - left) * value / 1.1
-
-    x = 80.0
-    for name, tone in CONTESTANTS.values():
-        drawing.box(x, 48, 12, 12, tone, None, 2)
-        drawing.text(x + 19, 54, name, "ink", 12.5, "start")
-        x += 52 + 7.4 * len(name)
-    for tick in (0.25, 0.5, 0.75, 1):
-        drawing.line((place(tick), top - 8), (place(tick), bottom), "edge", 1)
-        drawing.text(place(tick), bottom + 14, f"{tick:g}", "soft", 12)
-    for i, (shape, words) in enumerate(SHAPES.items()):
-        y = top + i * 106
-        drawing.text(24, y + 22, words[0], bold=True, anchor="start")
-        drawing.text(24, y + 43, words[1], "soft", 12, "start")
-        drawing.text(24, y + 60, words[2], "soft", 12, "start")
-        for j, (contestant, (_, tone)) in enumerate(CONTESTANTS.items()):
-            value = rows[shape, contestant]
-            drawing.box(left, y + 19 * j, place(value) - left, 14, tone, None, 2)
-            drawing.text(place(value) + 6, y + 19 * j + 7, _share(value), "ink", 12, "start")
-    drawing.line((left, top - 8), (left, bottom), "soft", 1.2)
-    return drawing.svg()
+    return chart(title, 760, 440, fill, alone=True)
 
 
 def _share(value: float) -> str:
@@ -79,43 +67,32 @@ def _share(value: float) -> str:
 
 def streaming() -> str:
     """Time of one step of a stream, as dots, because the scale is logarithmic."""
-    title = "One step of a stream, batch 1 (log scale)"
-    drawing = Drawing(title, 760, 300)
-    drawing.text(380, 26, title, bold=True, size=15)
     names = {
-        "bare products": ("its matrix-vector products alone", "soft"),
-        "step after 10": ("TrellisNet, after 10 steps", "blue"),
-        "step after 4000": ("TrellisNet, after 4,000 steps", "blue"),
-        "plain, 110 steps again": ("plain, the last 110 steps again", "orange"),
+        "bare products": "its matrix-vector products alone",
+        "step after 10": "TrellisNet, after 10 steps",
+        "step after 4000": "TrellisNet, after 4,000 steps",
+        "plain, 110 steps again": "plain, the last 110 steps again",
     }
-    left, right, lowest, highest = 344, 700, 0.25, 700.0
 
-    def place(value: float) -> float:
-        return left + (right - left) * math.log(value / lowest) / math.log(highest / lowest)
+    def fill(axes: Axes) -> None:
+        for size, tone in (("700 x 58", "blue"), ("256 x 32", "orange")):
+            times = {row["contestant"]: row["ms"] for row in results()["streaming"] if row["hidden x layers"] == size}
+            label = "width {}, {} layers".format(*size.split(" x "))
+            axes.plot([times[name] for name in names], range(len(names)), "o", color=LIGHT[tone], ms=10, label=label)
+            for i, name in enumerate(names):
+                axes.annotate(f"{times[name]:.3g}", (times[name], i), (11, 0), **BESIDE)
+        axes.set(xscale="log", xlim=(0.25, 1000), ylim=(3.5, -0.5))
+        axes.set_xticks([1, 10, 100], ["1 ms", "10 ms", "100 ms"])
+        axes.set_xticks([], minor=True)
+        axes.set_yticks(range(len(names)), list(names.values()))
+        axes.figure.legend(loc="outside lower center", ncols=2)
 
-    for tick in (1, 10, 100):
-        drawing.line((place(tick), 50), (place(tick), 266), "edge", 1)
-        drawing.text(place(tick), 281, f"{tick} ms", "soft", 12)
-    for i, row in enumerate(results()["streaming"]):
-        y = 64 + 24 * i + (14 if i >= len(names) else 0)
-        if i % len(names) == 0:
-            width, layers = row["hidden x layers"].split(" x ")
-            drawing.text(24, y, f"width {width}", bold=True, anchor="start", size=13)
-            drawing.text(24, y + 19, f"{layers} layers", "soft", 12, "start")
-        words, tone = names[row["contestant"]]
-        drawing.text(left - 12, y, words, "ink", 12.5, "end")
-        drawing.line((left, y), (right, y), "pale", 1)
-        drawing.circle((place(row["ms"]), y), 6, tone, tone)
-        drawing.text(place(row["ms"]) + 12, y, f"{row['ms']:.3g}", "ink", 12, "start")
-    return drawing.svg()
+    return chart("One step of a stream, batch 1 (log scale)", 760, 290, fill, alone=True)
 
 
 def receptive_field() -> str:
     """How far back an output looks, by depth and dilations: what `net.receptive_field_at` says."""
-    title = "How many steps an output sees"
-    drawing = Drawing(title, 760, 372)
-    drawing.text(380, 26, title, bold=True, size=15)
-    left, right, top, bottom, depths = 84, 500, 52, 314, range(1, 13)
+    depths = range(1, 13)
     kinds: tuple[tuple[str, str, dict[str, Any]], ...] = (
         ("dilations 1, 1, 2, 4, 8, ...", "pink", {"dilation": [1, *(2**i for i in range(11))]}),
         ("dilations 1, 2, 4, 8, again", "green", {"dilation": [1, 2, 4, 8]}),
@@ -123,25 +100,17 @@ def receptive_field() -> str:
         ("kernel_size=2", "blue", {}),
     )
 
-    def place(depth: int, steps: float) -> tuple[float, float]:
-        x = left + (right - left) * (depth - 1) / (len(depths) - 1)
-        return x, bottom - (bottom - top) * math.log2(steps) / 11.2
+    def fill(axes: Axes) -> None:
+        for name, tone, options in kinds:
+            net = TrellisNet(1, 1, num_layers=len(depths), **options)
+            fields = [net.receptive_field_at(depth) for depth in depths]
+            axes.plot(depths, fields, "o-", color=LIGHT[tone], markersize=5)
+            end = (depths[-1], fields[-1])
+            axes.annotate(f"{fields[-1]:,}: {name}", end, (12, 0), color=LIGHT[tone], **BESIDE)
+        axes.set_yscale("log", base=2)
+        axes.set_yticks([4**i for i in range(6)], [f"{4**i:,}" for i in range(6)])
+        axes.set_xticks(depths)
+        axes.set(xlabel="layers", ylabel="steps")
+        axes.grid(False, axis="x")
 
-    for power in range(0, 12):
-        y = place(1, 2**power)[1]
-        drawing.line((left, y), (right, y), "edge", 1)
-        if power % 2 == 0:
-            drawing.text(left - 10, y, f"{2**power:,}", "soft", 12, "end")
-    for depth in depths:
-        drawing.text(place(depth, 1)[0], bottom + 16, str(depth), "soft", 12)
-    drawing.text((left + right) / 2, bottom + 38, "layers", "soft", 13)
-    for name, tone, options in kinds:
-        net = TrellisNet(1, 1, num_layers=len(depths), **options)
-        places = [place(depth, net.receptive_field_at(depth)) for depth in depths]
-        for start, end in pairwise(places):
-            drawing.line(start, end, tone, 2)
-        for each in places:
-            drawing.circle(each, 3.4, tone, tone)
-        field = net.receptive_field_at(len(depths))
-        drawing.text(right + 14, places[-1][1], f"{field:,}: {name}", tone, 13, "start")
-    return drawing.svg()
+    return chart("How many steps an output sees", 760, 372, fill, alone=True)

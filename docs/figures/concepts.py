@@ -23,7 +23,7 @@ def overview() -> str:
     for level in range(1, layers + 1):
         drawing.text(82, bottom - 46 * level, f"layer {level}", "soft", 13, "end")
     drawing.text(82, bottom, "input", "orange", 13, "end")
-    drawing.line((482, 84), (482, bottom + 10), "edge")
+    drawing.line((482, 84), (482, bottom + 10), "line")
     for x, tone, words in (
         (66, "blue", "the same kernel at every step of every layer"),
         (500, "orange", "the input, which enters every cell"),

@@ -71,7 +71,7 @@ class Grid:
         size = self.radius * 1.5
         for step in range(all_steps):
             x, y = self.place((0, step))
-            fill, stroke = ("orange", "orange") if step in steps else ("paper", "faint")
+            fill, stroke = ("orange", "orange") if step in steps else ("paper", "line")
             drawing.box(x - size / 2, y - size / 2, size, size, fill, stroke, radius=2)
 
     def show(
@@ -97,7 +97,7 @@ class Grid:
         for level in range(1, size + 1):
             for step in range(steps):
                 if (level, step) not in computed:
-                    drawing.circle(self.place((level, step)), self.radius, "paper", "faint")
+                    drawing.circle(self.place((level, step)), self.radius, "paper", "line")
         for reader, read in reads(plan):
             if read[1] >= 0:
                 tone = "orange" if read[0] == 0 else "blue" if read[1] == reader[1] else older

@@ -29,7 +29,7 @@ def left_contexts() -> str:
         drawing.text(middle, 308, words[0], "soft", 13)
         drawing.text(middle, 328, words[1], "pink" if case == 2 else "soft", 13)
         if case:
-            drawing.line((middle - 133, 80), (middle - 133, 330), "edge")
+            drawing.line((middle - 133, 80), (middle - 133, 330), "line")
     return drawing.svg()
 
 
@@ -49,7 +49,7 @@ def _context(drawing: Drawing, place: Grid, case: int) -> None:
         for step in range(-OLD, 0):
             used = step == -1 and (case == 1 or level == LAYERS)
             if level or step == -1:
-                fill, stroke = ("green", "green") if used else ("pale", "faint")
+                fill, stroke = ("green", "green") if used else ("pale", "line")
                 drawing.circle(place.place((level, step)), place.radius, fill, stroke)
         if case == 2 and level < LAYERS:
             above = place.place((level + 1, -1))
@@ -112,7 +112,7 @@ def lstm() -> str:
                 x, y = centre(level, step, group)
                 read = min(level - group + 1, step + 1)
                 last = level == levels and group == 2
-                fill, stroke = (tone if last else f"{tone}-tint", tone) if read > 0 else ("paper", "faint")
+                fill, stroke = (tone if last else f"{tone}-tint", tone) if read > 0 else ("paper", "line")
                 drawing.box(x - wide / 2, y - high / 2, wide, high, fill, stroke, radius=4, dashed=read <= 0)
                 drawing.text(x, y, str(read), "paper" if last else "ink" if read > 0 else "soft", bold=last)
     drawing.text(left + 1.5 * across, 414, "a number: how many inputs the LSTM has read there", "soft", 13)
@@ -131,7 +131,7 @@ def _kernel(drawing: Drawing, left: float, top: float) -> None:
     for i, (title, blocks) in enumerate(taps):
         x, y = left + 84, top + i * 164
         drawing.text(x + 1.5 * size, y - 28, title, bold=True)
-        drawing.box(x, y + 4, 3 * size, 2 * size, "paper", "faint", radius=0)
+        drawing.box(x, y + 4, 3 * size, 2 * size, "paper", "line", radius=0)
         for row, column in [(row, column) for row in range(2) for column in range(3)]:
             place = x + column * size, y + 4 + row * size
             words, tone = blocks.get((row, column), ("0", "soft"))

@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from trellisnet.models.evaluation import ContinuousCache as ContinuousCache
     from trellisnet.models.evaluation import DynamicEvaluation as DynamicEvaluation
     from trellisnet.models.evaluation import gradient_statistics as gradient_statistics
+    from trellisnet.models.language import LanguageModel as LanguageModel
     from trellisnet.models.language import TrellisLM as TrellisLM
+    from trellisnet.models.sequence import SequenceClassifier as SequenceClassifier
+    from trellisnet.models.sequence import SequenceRegressor as SequenceRegressor
     from trellisnet.models.sequence import TrellisClassifier as TrellisClassifier
     from trellisnet.models.sequence import TrellisRegressor as TrellisRegressor
     from trellisnet.vocabulary import Vocabulary as Vocabulary
@@ -25,6 +28,9 @@ _HOMES = {
     "Cell": "core.cells",
     "ContinuousCache": "models.evaluation",
     "DynamicEvaluation": "models.evaluation",
+    "LanguageModel": "models.language",
+    "SequenceClassifier": "models.sequence",
+    "SequenceRegressor": "models.sequence",
     "TrellisClassifier": "models.sequence",
     "TrellisLM": "models.language",
     "TrellisNet": "core.trellis",

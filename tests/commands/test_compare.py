@@ -137,6 +137,18 @@ def test_mistakes_are_answered_in_one_line(tmp_path, capsys):
         assert printed.out == ""
 
 
+def test_plot_without_matplotlib_names_the_extra_before_anything_is_written(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    run, plot = make_run(tmp_path / "run"), tmp_path / "curves.html"
+    assert main(["compare", run, "--plot", str(plot)]) == 2
+    printed = capsys.readouterr()
+    (line,) = printed.err.splitlines()
+    assert line.endswith(f"--plot {plot}: figures need matplotlib: pip install 'trellisnet[plots]'")
+    assert printed.out == ""
+    assert not plot.exists()
+    assert main(["compare", run]) == 0
+
+
 def test_help_shows_how_runs_are_named(capsys):
     with pytest.raises(SystemExit) as ended:
         main(["compare", "--help"])

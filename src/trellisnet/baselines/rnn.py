@@ -79,18 +79,15 @@ class RnnBody(RnnOptions, nn.Module):
         self.down: nn.Linear | None = None
         if self.output_size != self.hidden_size:
             self.down = nn.Linear(self.hidden_size, self.output_size, **where)
-        self.reset_parameters()
+        if self.init == "uniform":
+            self._start_like_a_trellis()
 
     @property
     def input_scale(self) -> float | None:
         """The embeddings that the initialisation expects, as those of a trellis network."""
         return 6.0 if self.init == "uniform" else None
 
-    def reset_parameters(self) -> None:
-        """Draw the weights anew, as `init` says."""
-        self.rnn.reset_parameters()
-        if self.init == "torch":
-            return
+    def _start_like_a_trellis(self) -> None:
         bound = 2 / math.sqrt(self.hidden_size)
         with torch.no_grad():
             for name, parameter in self.rnn.named_parameters():

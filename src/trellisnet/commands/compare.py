@@ -22,7 +22,7 @@ def compare(runs: list[str], *, plot: str | None = None) -> None:
 
     Args:
         runs: folders of runs.
-        plot: a new HTML file for all losses and validation curves, each kind in one chart.
+        plot: a new HTML file for all losses and validation curves, each kind in one chart; needs the extra `plots`.
     """
     from trellisnet.training.reporting.summary import summarise  # noqa: PLC0415
     from trellisnet.training.runs import Run  # noqa: PLC0415
@@ -42,12 +42,16 @@ def compare(runs: list[str], *, plot: str | None = None) -> None:
 
 
 def _check_plot(path: Path) -> None:
+    from trellisnet.training.reporting.drawing import MISSING, has_matplotlib  # noqa: PLC0415
+
     if path.suffix not in (".html", ".htm"):
         raise ValueError(f"--plot writes a web page: its name must end with .html, got {path}")
     if not path.parent.is_dir():
         raise FileNotFoundError(f"--plot {path}: the folder {path.parent} does not exist")
     if path.exists():
         raise FileExistsError(f"--plot must be a new file, got {path}, which exists")
+    if not has_matplotlib():
+        raise ImportError(f"--plot {path}: {MISSING}")
 
 
 def _names(runs: Sequence[str], summaries: Sequence[Summary]) -> list[str]:

@@ -3,6 +3,7 @@ import math
 import re
 import shutil
 import subprocess
+import sys
 from html.parser import HTMLParser
 
 import pytest
@@ -62,7 +63,9 @@ def report(run):
     parser.feed(content)
     assert parser.open == []
     assert "script" not in parser.seen
-    assert not re.search(r"\b(src|href)=|url\(|@import", content)  # nothing from elsewhere
+    assert not re.search(r"\bsrc=|\bhref=\"[^#]|url\(|@import", content)  # nothing from elsewhere
+    ids = re.findall(r'\bid="([^"]+)"', content)
+    assert len(set(ids)) == len(ids)
     return content
 
 
@@ -148,7 +151,9 @@ def test_numbers_that_are_none(tmp_path):
         run.add_metrics({"epoch": epoch, "step": 50 * epoch, "valid": {"loss": value, "perplexity": value}})
     content = report(run)
     assert "after epoch 1" in content
-    assert not re.search(r'[ ="](nan|inf)\b', "".join(re.findall("<svg.*?</svg>", content)))
+    charts = re.findall("<svg.*?</svg>", content, flags=re.DOTALL)
+    assert len(charts) == 3
+    assert not re.search(r'[ ="](nan|inf)\b', "".join(charts))
 
 
 def test_samples_are_shown_as_they_are(tmp_path):
@@ -183,6 +188,29 @@ def test_predictions(tmp_path):
     assert "Predictions against targets" in report(run)
 
 
+def test_parts_of_the_loss_have_a_chart_if_there_are_several(tmp_path):
+    run = make_run(tmp_path / "run")
+    for step in range(1, 4):
+        run.add_metrics({"epoch": 4, "step": 200 + step, "loss": 4.0, "parts": {"main": 4.0}})
+    assert "Parts of the training loss" not in report(run)
+    run.add_metrics({"epoch": 4, "step": 204, "loss": 4.5, "parts": {"main": 4.0, "<aux>": 0.5}})
+    content = report(run)
+    assert content.count("<svg") == 4
+    assert "Parts of the training loss" in content
+    assert re.search(">main</text>.*>&lt;aux&gt;</text>", content, flags=re.DOTALL)
+
+
+def test_without_matplotlib_the_report_has_its_tables_and_says_how_to_get_figures(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    run = make_run(tmp_path / "run")
+    finish(run, confusion={"labels": [0, 1], "counts": [[5, 1], [0, 9]]}, predictions={"target": [], "predicted": []})
+    content = report(run)
+    assert "<svg" not in content
+    assert content.count("The figures need matplotlib: pip install &#x27;trellisnet[plots]&#x27;") == 1
+    assert ["perplexity", "60.34", "58.56", "56.97"] in rows(content)
+    assert "Confusion matrix" not in content
+
+
 def test_command_with_a_run_folder_says_to_choose_another(tmp_path):
     run = make_run(tmp_path / "run")
     run.write_json("environment.json", {"command": ["trellisnet", "train", "demo", "--to=here"]})
@@ -206,7 +234,7 @@ def test_report_in_a_browser(tmp_path):
     assert len(charts) == 4
     for chart in charts[:3]:
         width, height = map(float, re.search(r'viewBox="0 0 (\d+) (\d+)"', chart).groups())
-        path = max(re.findall(r'<path d="([^"]+)"', chart), key=len)
-        places = re.findall(r"[ML]([\d.]+) ([\d.]+)", path)
+        path = max(re.findall(r'<path d="([^"]+)"', chart), key=lambda path: path.count("L"))
+        places = re.findall(r"[ML] ([\d.]+) ([\d.]+)", path)
         assert len(places) >= 4
         assert all(0 <= float(x) <= width and 0 <= float(y) <= height for x, y in places)

@@ -9,11 +9,28 @@ _CONTROLS = (code for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) no
 _NO_CHARACTERS = (*range(0xD800, 0xE000), 0xFFFE, 0xFFFF)  # lone halves of pairs, and what no text may have
 _VISIBLE = {code: f"\\x{code:02x}" for code in _CONTROLS} | {code: f"\\u{code:04x}" for code in _NO_CHARACTERS}
 
-STYLE = """
-:root { color-scheme: light dark; --ink: #1c1e21; --paper: #fff; --soft: #5f6670; --line: #d9dce1; --shade: #f4f5f7; }
-@media (prefers-color-scheme: dark) {
-  :root { --ink: #e4e6ea; --paper: #15171a; --soft: #9aa2ad; --line: #363b43; --shade: #1f2227; }
+TONES = {  # on light paper and on dark paper; colour-blind readers can tell the series apart
+    "paper": ("#ffffff", "#1b2129"),
+    "ink": ("#1c2530", "#e8edf2"),
+    "soft": ("#5f6973", "#a3aeb9"),
+    "line": ("#d3d9e0", "#3d4753"),
+    "pale": ("#eef1f4", "#2a323c"),
+    "blue": ("#0072b2", "#56b4e9"),
+    "orange": ("#d55e00", "#f0914d"),
+    "green": ("#00875f", "#3cc79b"),
+    "pink": ("#b0568a", "#e193bf"),
+    "gold": ("#957000", "#e3c04b"),
+    "violet": ("#6a51a3", "#b3a2e6"),
 }
+
+
+def _variables(column: int) -> str:
+    return ":root { " + " ".join(f"--{tone}: {pair[column]};" for tone, pair in TONES.items()) + " }"
+
+
+THEME = f"{_variables(0)}\n@media screen and (prefers-color-scheme: dark) {{ {_variables(1)} }}"
+STYLE = """
+:root { color-scheme: light dark; }
 * { box-sizing: border-box; }
 body { margin: 0 auto; padding: 1.5rem 1rem 3rem; max-width: 64rem; color: var(--ink); background: var(--paper);
   font: 1rem/1.5 system-ui, sans-serif; overflow-wrap: anywhere; }
@@ -30,24 +47,29 @@ th { font-weight: 500; }
 figure { margin: 0; max-width: 36rem; break-inside: avoid; }
 figcaption { font-size: .85rem; padding: 0 1rem; }
 svg { display: block; width: 100%; height: auto; }
-pre { margin: .5rem 0; padding: .7rem .9rem; background: var(--shade); border-radius: 6px; font-size: .85rem;
+pre { margin: .5rem 0; padding: .7rem .9rem; background: var(--pale); border-radius: 6px; font-size: .85rem;
   line-height: 1.45; white-space: pre-wrap; }
 summary { cursor: pointer; }
 @media print {
-  :root { color-scheme: light; --ink: #000; --paper: #fff; --soft: #444; --line: #bbb; --shade: #f4f4f4; }
+  :root { color-scheme: light; }
   body { max-width: none; padding: 0; font-size: 10pt; }
   h2 { break-after: avoid; }
 }
 """
 
 
+def visible(text: object) -> str:
+    """Text that any page may contain: control characters are shown as Python writes them."""
+    return str(text).translate(_VISIBLE)
+
+
 def escaped(text: object) -> str:
-    r"""Text as HTML, whatever is in it: control characters are shown as Python writes them.
+    r"""Text as HTML, whatever is in it.
 
     >>> escaped("<b>\x00")
     '&lt;b&gt;\\x00'
     """
-    return html.escape(str(text).translate(_VISIBLE))
+    return html.escape(visible(text))
 
 
 def page(title: str, *sections: str) -> str:
@@ -60,7 +82,7 @@ def page(title: str, *sections: str) -> str:
             """<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">""",
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             f"<title>{escaped(title)}</title>",
-            f"<style>{STYLE}</style>",
+            f"<style>\n{THEME}{STYLE}</style>",
             *(section for section in sections if section),
             "</html>\n",
         ]

@@ -10,6 +10,7 @@ from typing import Any
 
 from trellisnet.files import replacing
 from trellisnet.training.config import About
+from trellisnet.training.reporting.drawing import MISSING, has_matplotlib
 from trellisnet.training.reporting.figures import Series, heat_map, line_chart, scatter_chart
 from trellisnet.training.reporting.pages import escaped, figure, figures, page, section, table, verbatim
 from trellisnet.training.reporting.summary import Summary, summarise, told, told_count
@@ -22,17 +23,20 @@ FALLING = ("plateau", "steps")  # schedules that divide the learning rate, so th
 
 
 def write_report(run: Run) -> Path:
-    """Write `report.html` into a run's folder, whether the run has ended or not."""
-    summary = summarise(run)
+    """Write `report.html` into a run's folder, whether the run has ended or not.
+
+    Without matplotlib the report has all its tables, and a sentence that says how to get the figures.
+    """
+    summary, drawn = summarise(run), has_matplotlib()
     title = run.config.about.title or summary.name
     content = page(
         title,
         f"<h1>{escaped(title)}</h1>\n<p>{escaped(_one_line(summary))}</p>",
         section("Result", _result(summary)),
-        section("Learning curves", _curves(summary)),
+        section("Learning curves", _curves(summary) if drawn else f"<p class='soft'>The {escaped(MISSING)}</p>"),
         section("Samples", *_samples(summary.result.get("samples") or [])),
-        section("Confusion matrix", _confusion(summary.result.get("confusion"))),
-        section("Predictions", _predictions(summary.result.get("predictions"))),
+        section("Confusion matrix", _confusion(summary.result.get("confusion")) if drawn else ""),
+        section("Predictions", _predictions(summary.result.get("predictions")) if drawn else ""),
         section("Repeat it", *_commands(run, summary)),
         section("Configuration", _configuration(run)),
         section("Environment", _environment(summary.environment)),
@@ -89,10 +93,16 @@ def _curves(summary: Summary) -> str:
     best = summary.best()
     caption = f"Best: {told(best[1], summary.metric)} after epoch {best[0]}." if best and summary.metric else ""
     return figures(
-        figure(loss_chart([Series("", summary.losses)]), "With dropout and all that is added to the loss."),
+        figure(loss_chart([Series("", summary.losses)]), "With dropout and all parts of the loss."),
         figure(_validation(summary), caption) if summary.metric else "",
+        figure(_parts(summary), "The training loss is their sum.") if len(summary.parts) > 1 else "",
         figure(rates) if summary.rates else "",
     )
+
+
+def _parts(summary: Summary) -> str:
+    series = [Series(name, points) for name, points in summary.parts.items()]
+    return line_chart("Parts of the training loss", series, "step", "loss", log=True)
 
 
 def _validation(summary: Summary) -> str:
@@ -110,11 +120,11 @@ def loss_chart(series: Sequence[Series]) -> str:
 
 
 def validation_chart(metric: str, series: Sequence[Series]) -> str:
-    """A metric of validation over epochs."""
+    """A metric of validation over steps."""
     if metric == "accuracy":
         series = [replace(one, points=[(x, 100 * y) for x, y in one.points]) for one in series]
     label = "accuracy, %" if metric == "accuracy" else metric
-    return line_chart(f"Validation {metric}", series, "epoch", label, log=metric in LOGARITHMIC)
+    return line_chart(f"Validation {metric}", series, "step", label, log=metric in LOGARITHMIC)
 
 
 def _samples(samples: Sequence[Mapping[str, str]]) -> list[str]:

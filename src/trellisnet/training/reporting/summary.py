@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,9 @@ class Summary:
         config: of the run.
         metric: what it is judged by; None if that is not known yet.
         losses: (step, training loss).
+        parts: for each part of the training loss by name, (step, value).
         rates: (step, learning rate).
-        valid: (epoch, metrics of validation).
+        valid: (epoch, step, metrics of validation).
         steps: made so far.
         result: of result.json; nothing in it while the run goes on.
         environment: of environment.json.
@@ -35,8 +37,9 @@ class Summary:
     config: Config
     metric: str | None
     losses: list[Point]
+    parts: dict[str, list[Point]]
     rates: list[Point]
-    valid: list[tuple[int, dict[str, float]]]
+    valid: list[tuple[int, int, dict[str, float]]]
     steps: int
     result: dict[str, Any]
     environment: dict[str, Any]
@@ -47,14 +50,14 @@ class Summary:
         return self.valid[-1][0] if self.valid else 0
 
     def curve(self, metric: str) -> list[Point]:
-        """A metric of validation over epochs."""
-        return [(epoch, metrics[metric]) for epoch, metrics in self.valid if metric in metrics]
+        """A metric of validation over steps."""
+        return [(step, metrics[metric]) for _, step, metrics in self.valid if metric in metrics]
 
     def best(self) -> tuple[int, float] | None:
         """Epoch and value of the best validation so far."""
-        points = [(epoch, value) for epoch, value in self.curve(self.metric or "") if not math.isnan(value)]
+        known = [(epoch, metrics.get(self.metric or "", math.nan)) for epoch, _, metrics in self.valid]
         sign = -1 if self.metric == "accuracy" else 1
-        return min(points, key=lambda point: sign * point[1], default=None)  # type: ignore[return-value]
+        return min((one for one in known if not math.isnan(one[1])), key=lambda one: sign * one[1], default=None)
 
     def final(self, split: str, metric: str | None = None) -> float | None:
         """A metric of the best model, once the run has ended."""
@@ -65,20 +68,30 @@ class Summary:
 def summarise(run: Run) -> Summary:
     """Read a run's folder."""
     entries = run.metrics()
-    valid = [(entry["epoch"], entry["valid"]) for entry in entries if "valid" in entry]
+    valid = [(entry["epoch"], entry["step"], entry["valid"]) for entry in entries if "valid" in entry]
     result = _read_json(run.folder / "result.json")
-    known = valid[-1][1] if valid else next(iter(result.get("metrics", {}).values()), {})
+    known = valid[-1][2] if valid else next(iter(result.get("metrics", {}).values()), {})
     return Summary(
         name=run.folder.resolve().name,
         config=run.config,
         metric=run.config.about.metric or next((name for name in METRICS if name in known), None),
         losses=[(entry["step"], entry["loss"]) for entry in entries if "loss" in entry],
+        parts=_parts(entries),
         rates=[(entry["step"], entry["learning_rate"]) for entry in entries if "learning_rate" in entry],
         valid=valid,
         steps=entries[-1]["step"] if entries else 0,
         result=result,
         environment=_read_json(run.folder / "environment.json"),
     )
+
+
+def _parts(entries: Sequence[Mapping[str, Any]]) -> dict[str, list[Point]]:
+    """The parts of the training loss; a run may have logged none."""
+    parts: dict[str, list[Point]] = {}
+    for entry in entries:
+        for name, value in entry.get("parts", {}).items():
+            parts.setdefault(name, []).append((entry["step"], value))
+    return parts
 
 
 def _read_json(path: Path) -> dict[str, Any]:
