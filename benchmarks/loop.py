@@ -13,7 +13,7 @@ import torch
 
 from measure import interleaved
 from trellisnet.data import Batch, Batches, TextData
-from trellisnet.training.config import Config, ModelConfig, TrainingConfig
+from trellisnet.training.config import Config, TrainingConfig, model_config
 from trellisnet.training.distribution import Workers
 from trellisnet.training.language_task import LanguageTask
 from trellisnet.training.loop import Trainer
@@ -42,7 +42,7 @@ def loop() -> list[dict[str, Any]]:
     ids = np.random.default_rng(0).integers(0, 90, 4_000_000).astype(np.uint8)
     vocabulary = Vocabulary([chr(33 + i) for i in range(90)], "characters")
     config = Config(
-        model=ModelConfig(embedding_size=64, hidden_size=256, num_layers=6),
+        model=model_config("trellis", "text")(embedding_size=64, hidden_size=256, num_layers=6),
         training=TrainingConfig(batch_size=32, steps=64, clip=0.5, log_every=10),
     )
     task = LanguageTask(config, TextData("random", vocabulary, {"train": ids, "valid": ids[:1000]}))

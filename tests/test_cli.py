@@ -8,9 +8,11 @@ from filelock import FileLock
 
 from trellisnet import __version__
 from trellisnet.cli import COMMANDS, main
-from trellisnet.training.config import Config
+from trellisnet.training.reading import read_config
+from trellisnet.training.recipes import load_recipe
 from trellisnet.training.runs import Run
 
+DEMO = read_config(load_recipe("demo"), "demo")
 TRELLISNET = [sys.executable, "-m", "trellisnet"]
 
 
@@ -49,22 +51,25 @@ def test_every_command_explains_itself(command, capsys):
     ("arguments", "message"),
     [
         (["trian"], "unknown command 'trian', did you mean 'train'?"),
-        (["train"], "a recipe is needed first"),
+        (["train"], "RECIPE is needed, such as `demo`, or --resume RUN"),
         (["train", "word-ptp"], "unknown recipe 'word-ptp', did you mean 'word-ptb'?"),
-        (["train", "demo", "--model.hiden_size", "3"], "unknown flag --model.hiden_size, did you mean"),
+        (["train", "demo", "--model.hiden_size", "3"], "did you mean 'model.hidden_size'?"),
         (["train", "demo", "--model.hidden_size", "wide"], "model.hidden_size"),
         (["train", "demo", "--training.optimiser", "adagrad"], "training.optimiser"),
         (["train", "demo", "--training.momentum", "0.9"], "training.momentum belongs to training.optimiser=sgd"),
         (["train", "demo", "--training.device", "warp"], "training.device 'warp' cannot be used"),
         (["train", "--resume", "nowhere"], "nowhere is not a run"),
+        (["train", "demo", "--resume", "nowhere"], "RECIPE cannot be changed"),
+        (["train", "--resume", "nowhere", "--to", "x"], "--to cannot be changed"),
         (["train", "--resume", "nowhere", "--training.epochs", "3"], "--training.epochs cannot be changed"),
         (["train", "demo", "--data.options.speed", "3"], "'python-library' must be one of"),
         (["train", "my-text"], "path"),
         (["train", "my-text", "--data.options.path", "nowhere.txt"], "nowhere.txt"),
-        (["evaluate"], "run is needed first"),
+        (["evaluate"], "the following arguments are required: run"),
         (["evaluate", "nowhere"], "nowhere is not a run"),
         (["generate", "nowhere"], "config.json not found"),
         (["import-authors", "nowhere.pkl", "--to", "model"], "nowhere.pkl"),
+        (["import-authors", "nowhere.pkl", "--to", __file__], "--to must be a new or empty folder, got"),
         (["evaluate", "run", "--cache_theta", "0.5"], "--cache_theta belongs to --cache_size, which is not given"),
         (["evaluate", "run", "--dynamic_window", "5"], "--dynamic_window belongs to --dynamic_rate"),
         (["evaluate", "run", "--limit", "5"], "--limit belongs to --cache_size or --dynamic_rate"),
@@ -101,14 +106,14 @@ def test_a_run_that_was_killed_before_it_began_can_be_begun(tmp_path):
     for name in (".lock", ".config.yaml.1-2.tmp", "checkpoints/.step-3.json.1-2.tmp"):
         (tmp_path / "run" / name).touch()
     with pytest.raises(ValueError, match="is in use"):  # something was saved, or half of it
-        Run.create(Config(), "x", tmp_path / "run")
+        Run.create(DEMO, "x", tmp_path / "run")
     (tmp_path / "run" / "checkpoints" / ".step-3.json.1-2.tmp").unlink()
-    Run.create(Config(), "x", tmp_path / "run").release()
+    Run.create(DEMO, "x", tmp_path / "run").release()
     assert not list((tmp_path / "run").rglob("*.tmp"))
 
 
 def test_what_a_killed_save_left_is_removed_when_a_run_goes_on(tmp_path):
-    run = Run.create(Config(), "x", tmp_path / "run")
+    run = Run.create(DEMO, "x", tmp_path / "run")
     run.release()
     (tmp_path / "run" / "best").mkdir()
     left = [tmp_path / "run" / name for name in ("checkpoints/.step-3.json.1-2.tmp", "best/.config.json.1-2.tmp")]
@@ -157,7 +162,7 @@ def test_from_training_to_writing(tmp_path):
 
 
 def test_two_programs_do_not_share_a_run(tmp_path):
-    run = Run.create(Config(), "x", tmp_path / "run")
+    run = Run.create(DEMO, "x", tmp_path / "run")
     run.release()
     with FileLock(run.folder / ".lock"):
         done = call("train", "--resume", str(run.folder))

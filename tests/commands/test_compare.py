@@ -6,15 +6,14 @@ import pytest
 
 from trellisnet.cli import main
 from trellisnet.commands.compare import compare
-from trellisnet.training.config import About, Config, DataConfig, TrainingConfig
+from trellisnet.data.kinds import KINDS
+from trellisnet.training.config import About, Config, DataConfig, TrainingConfig, model_config
 from trellisnet.training.runs import Run
-
-# The command line asks jsonargparse to instantiate by a name that newer versions have replaced.
-pytestmark = pytest.mark.filterwarnings("ignore:(?s).*(JsonargparseDeprecationWarning|instantiate_classes)")
 
 
 def make_run(folder, metric="perplexity", value=60.0, finished=True, dataset="ptb-word"):
-    config = Config(About("", metric, 56.97, 24.0), DataConfig(name=dataset), training=TrainingConfig(epochs=3))
+    model = model_config("trellis", KINDS[dataset])(hidden_size=8, num_layers=2)
+    config = Config(About("", metric, 56.97, 24.0), DataConfig(name=dataset), model, TrainingConfig(epochs=3))
     run = Run.create(config, "run", folder)
     for epoch in (1, 2, 3) if finished else (1,):
         run.add_metrics({"epoch": epoch - 1, "step": 10 * epoch, "loss": 5 / epoch, "learning_rate": 0.1})
@@ -110,22 +109,25 @@ def test_runs_whose_names_look_like_values(tmp_path, capsys, monkeypatch):
 
 
 def test_run_without_metrics(tmp_path, capsys):
-    Run.create(Config(), "run", tmp_path / "run").release()
+    config = Config(model=model_config("trellis", "text")(hidden_size=8, num_layers=2))
+    Run.create(config, "run", tmp_path / "run").release()
     compare([str(tmp_path / "run")], plot=str(tmp_path / "curves.html"))
     assert table(capsys.readouterr().out)[1] == ["run", "python-library", "-", "0 of 10", "-", "-", "-", "-"]
     assert "nothing to show yet" in (tmp_path / "curves.html").read_text()
 
 
 def test_mistakes_are_answered_in_one_line(tmp_path, capsys):
+    (tmp_path / "old.html").touch()
     run = make_run(tmp_path / "run")
     mistakes = {
-        (): "at least one run is needed",
+        (): "the following arguments are required: runs",
         (str(tmp_path),): "is not a run",
         (str(tmp_path / "missing"), run): "is not a run",
         (run, "--plot", str(tmp_path / "curves.png")): "must end with .html",
         (run, "--plot", str(tmp_path / "no" / "curves.html")): "does not exist",
         (run, "--plot"): "expected one argument",
-        (run, "--plt", "x.html"): "--plt",
+        (run, "--plt", "x.html"): "unknown flag --plt, did you mean '--plot'?",
+        (run, "--plot", str(tmp_path / "old.html")): "--plot must be a new file",
     }
     for arguments, message in mistakes.items():
         assert main(["compare", *arguments]) == 2
@@ -151,4 +153,4 @@ def test_help_shows_how_runs_are_named(capsys):
     with pytest.raises(SystemExit) as ended:
         main(["compare", "--help"])
     assert ended.value.code == 0
-    assert "trellisnet compare RUN [RUN ...] [--plot FILE.html]" in capsys.readouterr().out
+    assert "usage: trellisnet compare [--KEY VALUE ...] RUN [RUN ...]" in capsys.readouterr().out

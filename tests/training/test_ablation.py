@@ -5,12 +5,13 @@ from trellisnet import TrellisLM
 from trellisnet.cli import main
 from trellisnet.training import tasks
 from trellisnet.training.ablation import ABLATIONS, variant
-from trellisnet.training.config import Config, ModelConfig
+from trellisnet.training.config import Config, DataConfig, model_config
+from trellisnet.training.reading import read_config
 from trellisnet.training.recipes import load_recipe
 
 
 def word_ptb():
-    return Config(model=ModelConfig(**load_recipe("word-ptb")["model"]))
+    return read_config(load_recipe("word-ptb"), "word-ptb")
 
 
 @pytest.mark.parametrize("ablation", ABLATIONS, ids=lambda ablation: ablation.name)
@@ -23,7 +24,8 @@ def test_every_row_of_the_papers_table_is_an_equally_large_model(ablation):
 
 
 def test_what_a_recipe_does_not_have_cannot_be_left_out():
-    config = Config(model=ModelConfig(groups=[2, 3], num_layers=4))
+    model = model_config("trellis", "sequences")(hidden_size=5, groups=[2, 3], num_layers=4)
+    config = Config(data=DataConfig("adding"), model=model)
     told = {ablation.name: variant(config, ablation)[1] for ablation in ABLATIONS}
     assert told["no-aux"] == "the recipe has no aux_every"
     assert told["no-parallelism"] == "the recipe discards no context"

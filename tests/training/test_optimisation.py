@@ -19,7 +19,7 @@ def test_schedules_rise_and_fall():
     cosine = rates(schedule="cosine")
     assert cosine == sorted(cosine, reverse=True)
     assert cosine[50] == pytest.approx(0.5)
-    cycle = rates(schedule="one-cycle", warmup=0.2)
+    cycle = rates(schedule="cosine", warmup=0.2)
     assert cycle[:20] == sorted(cycle[:20])
     assert cycle[0] < 0.06
     assert max(cycle) == cycle[20] == 1.0

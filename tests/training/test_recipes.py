@@ -3,12 +3,11 @@ import torch
 
 from tiny import shrunk, tiny_data, tiny_sequences, tiny_text
 from trellisnet import TrellisLM
-from trellisnet.cli import parse
-from trellisnet.commands.train import prepare, train
+from trellisnet.cli import UsageError, parse
+from trellisnet.commands.train import train
 from trellisnet.data import DATASETS
 from trellisnet.training import fit, tasks
 from trellisnet.training.checks import check_config
-from trellisnet.training.config import Config
 from trellisnet.training.loop import Trainer
 from trellisnet.training.recipes import load_recipe, merged, recipe_names
 from trellisnet.training.runs import Run
@@ -21,8 +20,7 @@ TEMPLATES = ["my-labels", "my-series", "my-text"]
 
 
 def config_of(name, *flags):
-    values = parse("train", train, [name, *flags], prepare)
-    return Config(values["about"], values["data"], values["model"], values["training"])
+    return parse("train", train, [name, *flags])["config"]
 
 
 def test_all_recipes_are_there():
@@ -46,11 +44,12 @@ def test_the_papers_sizes_are_met(name):
     assert lm.num_parameters / 1e6 == pytest.approx(SIZES.get(name, 180), rel=0.02)
 
 
+@pytest.mark.parametrize("body", ["trellis", "lstm"])
 @pytest.mark.parametrize("name", PAPER + SMALL + TEMPLATES)
-def test_two_steps_of_every_recipe(name, tmp_path, monkeypatch):
+def test_two_steps_of_every_recipe(name, body, tmp_path, monkeypatch):
     """With its own options, but narrow, shallow, and on tiny data."""
     torch.set_default_dtype(torch.float32)
-    config = config_of(name)
+    config = config_of(name, "--model.body", body)
     check_config(config)
     assert not config.about.title.endswith(".")
     data = tiny_sequences(items=300, steps=40, channels=1) if name == "my-labels" else tiny_data(config.data.name)
@@ -97,9 +96,14 @@ def test_a_recipe_extends_another(tmp_path):
         ("- a", "must be a mapping"),
         ("a: [", "is not valid YAML"),
         ("modle: {hidden_size: 3}", "unknown section 'modle', did you mean 'model'"),
-        ("model: {hiden_size: 3}", "unknown key model.hiden_size, did you mean 'model.hidden_size'?"),
+        ("", "must be a mapping with the keys about, data, model, training, got an empty file"),
+        (
+            "model: {hiden_size: 3}",
+            "unknown key model.hiden_size with body 'trellis' on data 'python-library', did you ",
+        ),
+        ("model: {hiden_size: 3}", "did you mean 'model.hidden_size'?"),
         ("model: {hidden_size: many}", "hidden_size"),
-        ("model: 3", "unknown key 'model'"),
+        ("model: 3", "model must be a mapping of options, got 3"),
         ("modle: {}", "unknown section 'modle'"),
     ],
 )
@@ -122,7 +126,6 @@ def test_merging_leaves_its_parts_alone():
         (["--training.batch_size", "7", "--training.accumulate", "2"], "training.batch_size must be a multiple"),
         (["--training.decay_after", "[3]", "--training.schedule", "constant"], "training.decay_after belongs to"),
         (["--training.momentum", "0.9"], "training.momentum belongs to training.optimiser=sgd"),
-        (["--training.warmup", "0"], "one-cycle needs training.warmup"),
         (["--training.warmup", "1.5"], "training.warmup must be a share"),
         (["--training.epochs", "0"], "training.epochs must be an integer >= 1, got 0"),
         (["--training.clip", "-1"], "training.clip must be a number > 0"),
@@ -131,6 +134,7 @@ def test_merging_leaves_its_parts_alone():
         (["--training.depths", "[[2,3]]"], "training.depths must be"),
         (["--training.depths", "[[0.5,0]]"], "a depth of training.depths must be an integer >= 1, got 0"),
         (["--training.steps", "0"], "training.steps must be an integer >= 1, got 0"),
+        (["--training.depths", "[[0.5,3]]", "--model.body", "gru"], "training.depths needs a body with a depth"),
     ],
 )
 def test_contradictions_are_named(flags, message):
@@ -138,10 +142,9 @@ def test_contradictions_are_named(flags, message):
         check_config(config_of("demo", *flags))
 
 
-def test_models_say_what_they_do_not_take(monkeypatch):
-    monkeypatch.setattr(tasks, "load", lambda *a, **k: tiny_sequences())
-    with pytest.raises(TypeError, match="head is not an option of this model"):
-        make_task(config_of("seq-mnist", "--model.head", "mos"))
+def test_a_model_has_the_options_of_its_data():
+    with pytest.raises(UsageError, match=r"unknown flag --model\.head with body 'trellis' on data 'seq-mnist'"):
+        config_of("seq-mnist", "--model.head", "mos")
 
 
 @pytest.mark.parametrize(("name", "value"), [("steps", "50"), ("evaluation", "windows"), ("sample", "9")])
@@ -168,6 +171,6 @@ def test_a_configuration_is_resolved(name, monkeypatch):
     assert resolved.model.cell == "lstm"
     assert resolved.model.kernel_size == 2
     assert resolved.model.memory == "store"
-    assert resolved.model.head == ("softmax" if name == "demo" else None)
+    assert getattr(resolved.model, "head", None) == ("softmax" if name == "demo" else None)
     assert resolved.training.evaluation == ("streaming" if name == "demo" else None)
     assert make_task(resolved).config == resolved

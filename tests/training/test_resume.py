@@ -26,7 +26,7 @@ EXPERIMENTS = {
     "text, discarded, accumulated": (
         tiny_text,
         {**DROPOUTS, "history": "discard", "horizon": 3, "head": "mos", "experts": 2},
-        {"accumulate": 2, "clip": 0.1, "schedule": "one-cycle", "warmup": 0.2, "optimiser": "adamw"},
+        {"accumulate": 2, "clip": 0.1, "schedule": "cosine", "warmup": 0.2, "optimiser": "adamw"},
     ),
     "ragged sequences": (
         lambda: tiny_sequences(ragged=True),

@@ -1,12 +1,14 @@
 """Experiments that take a second."""
 
 import string
+from dataclasses import replace
 
 import numpy as np
 
 from trellisnet.data import SequenceData, TextData
 from trellisnet.data.batches import Items
-from trellisnet.training.config import Config, DataConfig, ModelConfig, TrainingConfig
+from trellisnet.data.kinds import KINDS
+from trellisnet.training.config import Config, DataConfig, TrainingConfig, model_config
 from trellisnet.vocabulary import Vocabulary
 
 
@@ -55,7 +57,10 @@ def tiny_config(model=None, text=True, **training):
     options = {"epochs": 2, "batch_size": 4, "log_every": 3, "learning_rate": 0.01, "evaluation_batch": 4}
     options |= {"steps": 6, "sample": 5} if text else {}
     sizes = {"hidden_size": 6, "num_layers": 3} | ({"embedding_size": 4} if text else {}) | (model or {})
-    return Config(data=DataConfig("tiny"), model=ModelConfig(**sizes), training=TrainingConfig(**options | training))
+    sizes = {name: value for name, value in sizes.items() if value is not None}
+    name = "python-library" if text else "copy-memory" if "embedding_size" in sizes else "seq-mnist"
+    made = model_config(sizes.pop("body", "trellis"), KINDS[name])(**sizes)
+    return Config(data=DataConfig(name), model=made, training=TrainingConfig(**options | training))
 
 
 def tiny_data(name):
@@ -70,11 +75,9 @@ def tiny_data(name):
 
 def shrunk(config):
     """An experiment with its own options, but narrow and shallow, with small batches."""
-    model, training = config.model, config.training
-    model.embedding_size = model.embedding_size and 8
-    model.hidden_size, model.output_size = 12, model.output_size and 9
-    model.num_layers = min(model.num_layers, 4 if config.data.name != "copy-memory" else 10)
-    model.aux_every = model.aux_every and 2
-    model.groups, model.horizon = model.groups and [6, 6], model.horizon and 5
-    training.batch_size = 4 * training.accumulate
+    layers = min(config.model.num_layers, 4 if config.data.name != "copy-memory" else 10)
+    small = {"embedding_size": 8, "output_size": 9, "aux_every": 2, "groups": [6, 6], "horizon": 5}
+    small = {name: value for name, value in small.items() if getattr(config.model, name, None)}
+    config.model = replace(config.model, hidden_size=12, num_layers=layers, **small)
+    config.training.batch_size = 4 * config.training.accumulate
     return config

@@ -5,35 +5,22 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
 
-from trellisnet.commands.train import prepare_recipe
 from trellisnet.core.checks import suggestion
-from trellisnet.training.config import About, Config, DataConfig, ModelConfig, TrainingConfig
+from trellisnet.training.config import Config
 
 
-def ablate(
-    recipe: str | None = None,
-    to: str | None = None,
-    only: list[str] = [],  # noqa: B006
-    about: About = About(),  # noqa: B008
-    data: DataConfig = DataConfig(),  # noqa: B008
-    model: ModelConfig = ModelConfig(),  # noqa: B008
-    training: TrainingConfig = TrainingConfig(),  # noqa: B008
-) -> int:
-    """Train a recipe without its ingredients, one at a time, and print the table beside the paper's (table 6).
+def ablate(recipe: str, *, to: str | None = None, only: list[str] = [], config: Config) -> int:  # noqa: B006
+    """Train a recipe without its ingredients, one at a time, and print the results beside the paper's (table 6).
 
-    Called again with the same folder, it goes on where it was interrupted.
+    Called again with the same folder, it continues where it was interrupted.
 
     Args:
-        recipe: a recipe's name, or the path of a YAML file like them.
+        recipe: name of a recipe (see `trellisnet recipes`), or path of a YAML file.
         to: folder for the runs; default `runs/ablate-RECIPE`.
         only: names of some of the ablations: full, no-hidden-dropout, no-weight-dropout, no-aux, no-parallelism,
             no-dense-kernel, inject-2, inject-5, inject-10, inject-20.
-        about: what the experiment is.
-        data: what is learned from.
-        model: what learns.
-        training: how.
+        config: the recipe with the flags that change it.
     """
     from trellisnet.training.ablation import ABLATIONS, variant  # noqa: PLC0415
     from trellisnet.training.fit import resume, train_new  # noqa: PLC0415
@@ -41,8 +28,6 @@ def ablate(
     from trellisnet.training.runs import CONFIG, Run  # noqa: PLC0415
     from trellisnet.training.tasks import make_task  # noqa: PLC0415
 
-    if recipe is None:
-        raise ValueError("a recipe is needed")
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise ValueError("ablate runs in one process: train its variants one by one under torchrun")
     names = [ablation.name for ablation in ABLATIONS]
@@ -50,7 +35,6 @@ def ablate(
         if name not in names:
             raise ValueError(f"--only must name ablations, got {name!r}{suggestion(name, names)}")
     folder = Path("runs") / f"ablate-{Path(recipe).stem}" if to is None else Path(to)
-    config = Config(about, data, model, training)
     skipped: dict[str, str] = {}
     for ablation in ABLATIONS:
         if only and ablation.name not in only:
@@ -100,8 +84,3 @@ def _show(folder: Path, config: Config, skipped: dict[str, str]) -> None:
     console.width = max(console.width, 110)
     console.print(table)
     console.print("The paper's column is word-level Penn Treebank, perplexity, 24M parameters.", highlight=False)
-
-
-def prepare(parser: Any, arguments: list[str]) -> list[str]:
-    """The recipe's values become defaults, as for `train`."""
-    return arguments if {"-h", "--help"} & set(arguments) else prepare_recipe(parser, arguments)

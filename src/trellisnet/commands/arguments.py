@@ -1,12 +1,98 @@
-"""Arguments that have no flag."""
+"""The arguments of a command, from the signature and the docstring of its function.
+
+A parameter before the `*` of the signature is a positional argument: a list takes one or more, a default makes it
+optional. A parameter behind the `*` is a flag. A parameter `config` takes a recipe and the flags that change it.
+"""
 
 from __future__ import annotations
 
+import inspect
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, get_type_hints
 
-def take_positional(name: str, arguments: list[str]) -> list[str]:
-    """Give the first argument its flag: `evaluate runs/demo-1 ...` means `evaluate --run runs/demo-1 ...`."""
-    if {"-h", "--help"} & set(arguments) or any(argument.split("=")[0] == f"--{name}" for argument in arguments):
-        return arguments
-    if not arguments or arguments[0].startswith("-"):
-        raise ValueError(f"{name} is needed first")
-    return [f"--{name}", *arguments]
+from docstring_parser import parse as parse_docstring
+from jsonargparse import ArgumentParser
+
+from trellisnet.commands.experiment import add_options, read_experiment
+from trellisnet.core.checks import suggestion
+from trellisnet.training.config import documented
+
+HELP = ("-h", "--help")
+
+
+def parse(command: str, function: Callable[..., Any], arguments: Iterable[str]) -> dict[str, Any]:
+    """The arguments of a command's function from those of the command line; prints help and exits if asked for it."""
+    arguments = list(arguments)
+    flags, words = split([argument for argument in arguments if argument not in HELP])
+    parameters = inspect.signature(function).parameters
+    parser = make_parser(command, function)
+    own = [f"--{name}={text}" for name, text in flags if name in parameters]
+    others = {name: text for name, text in flags if name not in parameters}
+    known = [f"--{name}" for name, parameter in parameters.items() if parameter.kind is parameter.KEYWORD_ONLY]
+    if "config" in parameters:
+        known.remove("--config")
+        if set(HELP) & set(arguments):
+            add_options(parser, words[0] if words else None, others)
+    elif others:
+        first = f"--{next(iter(others))}"
+        raise ValueError(f"unknown flag {first}{suggestion(first, known)}")
+    if set(HELP) & set(arguments):
+        print(re.sub(r", --[\w.]+\+ \S+", "", parser.format_help()))  # jsonargparse's --list+ ITEM is not offered
+        raise SystemExit(0)
+    given = parser.parse_args([*own, *words]).as_dict()
+    if "config" in parameters:
+        given["config"] = read_experiment(given, others, known)
+    return given
+
+
+def split(arguments: list[str]) -> tuple[list[tuple[str, str]], list[str]]:
+    """Flags with their values, and the other words.
+
+    Every flag has one value. To know that is enough to find the recipe among the words, before the recipe tells which
+    flags there are.
+
+    >>> split(["demo", "--to", "here", "--model.body=gru"])
+    ([('to', 'here'), ('model.body', 'gru')], ['demo'])
+    """
+    flags, words, rest = [], [], iter(arguments)
+    for argument in rest:
+        if not argument.startswith("--"):
+            words.append(argument)
+            continue
+        name, has_value, text = argument[2:].partition("=")
+        if not has_value:
+            following = next(rest, None)
+            if following is None or following.startswith("--"):
+                got = "nothing" if following is None else f"{following}; write --{name}=VALUE if that is the value"
+                raise ValueError(f"--{name} needs a value: expected one argument, got {got}")
+            text = following
+        flags.append((name, text))
+    return flags, words
+
+
+def make_parser(command: str, function: Callable[..., Any]) -> ArgumentParser:
+    """The parser of the function's own arguments, without those of an experiment."""
+    told = parse_docstring(inspect.getdoc(function) or "")
+    description = "\n\n".join(text for text in (told.short_description, told.long_description) if text)
+    usage = [f"trellisnet {command}", "[--KEY VALUE ...]"]
+    parser = ArgumentParser(exit_on_error=False, description=description)
+    hints, texts = get_type_hints(function), documented(function)
+    for name, parameter in inspect.signature(function).parameters.items():
+        if name == "config":
+            continue
+        needed = parameter.default is parameter.empty
+        options: dict[str, Any] = {"help": texts[name].replace("%", "%%")}
+        if parameter.kind is parameter.KEYWORD_ONLY:
+            options |= {"type": hints[name], "required": True} if needed else {"type": hints[name]}
+            options |= {} if needed else {"default": parameter.default}
+            parser.add_argument(f"--{name}", **options)
+            usage += [f"--{name} {name.upper()}"] if needed else []
+            continue
+        several = hints[name] == list[str]
+        word = name.upper().removesuffix("S") if several else name.upper()
+        options |= {"nargs": "+"} if several else {} if needed else {"nargs": "?", "default": parameter.default}
+        parser.add_argument(name, type=str, metavar=word, **options)
+        usage.append(f"{word} [{word} ...]" if several else word if needed else f"[{word}]")
+    parser.usage = " ".join(usage)
+    return parser

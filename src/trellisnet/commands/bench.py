@@ -7,6 +7,7 @@ from statistics import median
 
 
 def bench(
+    *,
     input_size: int = 200,
     hidden_size: int = 600,
     num_layers: int = 40,
@@ -15,7 +16,7 @@ def bench(
     tail: int | None = None,
     seconds: float = 5.0,
 ) -> None:
-    """Measure a training step and a streaming step of a net of your sizes on this machine.
+    """Measure a training step and a streaming step of a net of given sizes on this machine.
 
     Comparisons with other networks are in the repository: `make bench`.
 
@@ -25,8 +26,8 @@ def bench(
         num_layers: depth.
         steps: length of a sequence.
         batch_size: sequences.
-        tail: only the last so many outputs.
-        seconds: how long to measure each.
+        tail: compute only the last n outputs.
+        seconds: how long to measure each step.
     """
     import torch  # noqa: PLC0415
 
@@ -45,7 +46,7 @@ def bench(
 
         each = _measure(train_step, seconds)
         rate = steps * batch_size / each
-        print(f"training step, memory={memory}: {1000 * each:.1f} ms, {rate:,.0f} steps of sequences a second")
+        print(f"training step, memory={memory}: {1000 * each:.1f} ms, {rate:,.0f} steps of sequences per second")
     with torch.no_grad():
         state = net(x[:1, :1])[1]
 
@@ -54,7 +55,7 @@ def bench(
             state = net(x[:1, :1], state)[1]
 
         each = _measure(stream_step, seconds)
-        print(f"streaming step, batch 1: {1000 * each:.2f} ms, {1 / each:,.0f} a second")
+        print(f"streaming step, batch 1: {1000 * each:.2f} ms, {1 / each:,.0f} per second")
 
 
 def _measure(step: object, seconds: float) -> float:

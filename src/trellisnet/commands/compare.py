@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from trellisnet.training.reporting.summary import Summary
@@ -17,20 +15,18 @@ HEAD = ("run", "dataset", "parameters", "epochs", "metric", "best valid", "test"
 TEXTS = ("run", "dataset", "metric")  # columns that are no numbers
 
 
-def compare(runs: list[str], plot: str | None = None) -> None:
-    """Show several runs side by side, as a table and, if asked for, as curves.
+def compare(runs: list[str], *, plot: str | None = None) -> None:
+    """Compare several runs: a table and, with `--plot`, curves.
 
     Examples: `trellisnet compare runs/demo-1 runs/demo-2`, `trellisnet compare runs/* --plot curves.html`.
 
     Args:
         runs: folders of runs.
-        plot: an HTML file for all losses and validation curves, each kind in one chart; needs the extra `plots`.
+        plot: a new HTML file for all losses and validation curves, each kind in one chart; needs the extra `plots`.
     """
     from trellisnet.training.reporting.summary import summarise  # noqa: PLC0415
     from trellisnet.training.runs import Run  # noqa: PLC0415
 
-    if not runs:
-        raise ValueError("at least one run is needed, such as `trellisnet compare runs/demo-1`")
     if plot is not None:
         _check_plot(Path(plot))
     summaries = [summarise(Run.open(Path(run))) for run in runs]
@@ -45,23 +41,6 @@ def compare(runs: list[str], plot: str | None = None) -> None:
         print(f"curves: {plot}")
 
 
-def prepare(parser: Any, arguments: list[str]) -> list[str]:
-    """Let runs be named without a flag, before and after other flags."""
-    parser.usage = "trellisnet compare RUN [RUN ...] [--plot FILE.html]"
-    if set(arguments) & {"-h", "--help"}:
-        return ["--help"]
-    runs: list[str] = []
-    flags: list[str] = []
-    remaining = iter(arguments)
-    for argument in remaining:
-        if not argument.startswith("-"):
-            runs.append(argument)
-        else:  # every flag has a value, after = or as the next argument
-            flags += [argument] if "=" in argument else [argument, *islice(remaining, 1)]
-    given = any(flag.startswith("--runs") for flag in flags)
-    return flags if given else [*flags, "--runs", json.dumps(runs)]
-
-
 def _check_plot(path: Path) -> None:
     from trellisnet.training.reporting.drawing import MISSING, has_matplotlib  # noqa: PLC0415
 
@@ -69,6 +48,8 @@ def _check_plot(path: Path) -> None:
         raise ValueError(f"--plot writes a web page: its name must end with .html, got {path}")
     if not path.parent.is_dir():
         raise FileNotFoundError(f"--plot {path}: the folder {path.parent} does not exist")
+    if path.exists():
+        raise FileExistsError(f"--plot must be a new file, got {path}, which exists")
     if not has_matplotlib():
         raise ImportError(f"--plot {path}: {MISSING}")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
-from trellisnet.commands.arguments import take_positional
 from trellisnet.core.checks import positive, positive_int
 
 DYNAMIC_WINDOW = 20  # words between two steps of dynamic evaluation
@@ -13,6 +12,7 @@ DYNAMIC_WINDOW = 20  # words between two steps of dynamic evaluation
 
 def evaluate(
     run: str,
+    *,
     split: str = "test",
     model: Literal["best", "last"] = "best",
     evaluation: Literal["streaming", "windows"] | None = None,
@@ -24,10 +24,10 @@ def evaluate(
     dynamic_window: int | None = None,
     limit: int | None = None,
 ) -> None:
-    """Judge a trained model.
+    """Evaluate a trained model.
 
-    A language model can also be judged with a continuous cache or by dynamic evaluation, which let it adapt to the
-    text; such results are not comparable with others and are shown apart, with how they came about.
+    A language model can also be evaluated with a continuous cache or by dynamic evaluation, which let it adapt to the
+    text. Such results are not comparable with others; they are printed separately, with their protocol.
 
     Args:
         run: the folder of a run.
@@ -40,7 +40,7 @@ def evaluate(
         dynamic_rate: learning rate of dynamic evaluation; default none.
         dynamic_decay: its decay towards the trained weights; default 0.02.
         dynamic_window: words between two of its steps; default 20.
-        limit: judge only so many tokens at the beginning, with the cache or dynamic evaluation, which are slow.
+        limit: evaluate only the first n tokens, with the cache or dynamic evaluation, which are slow.
     """
     _check_belong("--cache_size", cache_size, cache_theta=cache_theta, cache_share=cache_share)
     _check_belong("--dynamic_rate", dynamic_rate, dynamic_decay=dynamic_decay, dynamic_window=dynamic_window)
@@ -92,8 +92,3 @@ def _given(**options: float | None) -> dict[str, Any]:
 
 def _show(metrics: dict[str, float], split: str) -> None:
     print(f"{split}: " + ", ".join(f"{name} {value:.4f}" for name, value in metrics.items()))
-
-
-def prepare(parser: Any, arguments: list[str]) -> list[str]:
-    """The run comes first, without a flag."""
-    return take_positional("run", arguments)

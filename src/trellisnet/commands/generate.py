@@ -7,12 +7,12 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
-from trellisnet.commands.arguments import take_positional
-
 
 def generate(
     run: str,
-    prompt: str = "\n",
+    *,
+    prompt: str | None = None,
+    prompts: str | None = None,
     tokens: int = 500,
     temperature: float | None = None,
     top_k: int | None = None,
@@ -22,45 +22,68 @@ def generate(
     stop: list[str] = [],  # noqa: B006
     seed: int | None = None,
     model: Literal["best", "last"] = "best",
+    device: str = "auto",
 ) -> None:
-    """Let a trained language model write; the text appears as it is made.
+    """Continue one or several prompts with a trained language model. A single text is printed while it is generated.
 
     Args:
-        run: the folder of a run, or of a model that `save_pretrained` wrote.
-        prompt: what it goes on from.
-        tokens: how many to add.
-        temperature: below 1 the probable becomes more so; 0: always the most probable; default 0.8.
-        top_k: draw only from the k most probable.
-        top_p: draw only from the fewest that together have this probability.
-        repetition_penalty: above 1, what was there already becomes rarer.
-        beams: search for the most probable text instead of drawing one, keeping so many.
+        run: folder of a run, or of a model that `save_pretrained` wrote.
+        prompt: text to continue; default a line end. `-` reads prompts from standard input, one per line.
+        prompts: file with one prompt per line.
+        tokens: number of tokens to add to each prompt.
+        temperature: below 1 probable tokens become more probable; 0 takes always the most probable; default 0.8.
+        top_k: draw only from the k most probable tokens.
+        top_p: draw only from the fewest tokens that together have this probability.
+        repetition_penalty: above 1, tokens that are in the text already become less probable.
+        beams: search for the most probable text with n beams instead of drawing one.
         stop: tokens that end the text.
         seed: for the same text every time.
         model: the best by validation, or that of the last epoch.
+        device: auto, cpu, cuda, mps, ...; auto takes a GPU if there is one.
     """
     drawing = _drawing(beams, {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed})
+    texts = _read_prompts(prompt, prompts)
 
     import torch  # noqa: PLC0415
 
-    from trellisnet.models.language import TrellisLM  # noqa: PLC0415
+    from trellisnet.models.language import LanguageModel  # noqa: PLC0415
+    from trellisnet.training.distribution import choose_device  # noqa: PLC0415
 
     torch.set_flush_denormal(True)
     folder = Path(run)
-    lm = TrellisLM.from_pretrained(folder / model if (folder / model).is_dir() else folder)
-    if beams is not None:
-        print(lm.generate(prompt, tokens, beams=beams, repetition_penalty=repetition_penalty, stop=stop))
-        return
-    pieces = lm.stream_text(prompt, tokens, stop=stop, repetition_penalty=repetition_penalty, **drawing)
-    first = next(pieces, "")  # finds what is wrong with the options, before anything is printed
-    print(prompt, end="")
-    for piece in chain([first], pieces):
-        print(piece, end="")
-        sys.stdout.flush()
-    print()
+    place = choose_device(device, option="--device")
+    lm = LanguageModel.from_pretrained(folder / model if (folder / model).is_dir() else folder, device=place)
+    options: dict[str, Any] = {"stop": stop, "repetition_penalty": repetition_penalty, **drawing}
+    if len(texts) > 1:
+        for number, text in enumerate(lm.generate(texts, tokens, beams=beams, **options), start=1):
+            print(f"=== {number} of {len(texts)} ===\n{text}")
+    elif beams is not None:
+        print(lm.generate(texts[0], tokens, beams=beams, **options))
+    else:
+        pieces = lm.stream_text(texts[0], tokens, **options)
+        first = next(pieces, "")  # finds what is wrong with the options, before anything is printed
+        print(texts[0], end="")
+        for piece in chain([first], pieces):
+            print(piece, end="", flush=True)
+        print()
+
+
+def _read_prompts(prompt: str | None, prompts: str | None) -> list[str]:
+    if prompt is not None and prompts is not None:
+        raise ValueError(f"--prompt and --prompts cannot be given together: got {prompt!r} and {prompts!r}")
+    if prompts is not None:
+        source, lines = prompts, Path(prompts).read_text(encoding="utf-8").splitlines()
+    elif prompt == "-":
+        source, lines = "standard input", sys.stdin.read().splitlines()
+    else:
+        return ["\n" if prompt is None else prompt]
+    if not any(lines):
+        raise ValueError(f"{source} must have at least one prompt, each on a line of its own, got none")
+    return [line for line in lines if line]
 
 
 def _drawing(beams: int | None, options: dict[str, Any]) -> dict[str, Any]:
-    """The options of drawing that `stream_text` takes; none, if nothing is drawn."""
+    """The options of sampling; none for a greedy choice and for a beam search."""
     given = {name: value for name, value in options.items() if value is not None}
     if beams is None and given.get("temperature") != 0:
         return {"temperature": 0.8, **given}
@@ -69,8 +92,3 @@ def _drawing(beams: int | None, options: dict[str, Any]) -> dict[str, Any]:
         if beams is not None or name != "temperature":
             raise ValueError(f"--{name} {value} contradicts {owner}, with which nothing is drawn")
     return {}
-
-
-def prepare(parser: Any, arguments: list[str]) -> list[str]:
-    """The run comes first, without a flag."""
-    return take_positional("run", arguments)

@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
-
-from trellisnet.commands.arguments import take_positional
 
 
 def import_authors(
-    checkpoint: str, to: str, num_layers: int | None = None, dilation: int | list[int] = 1, corpus: str | None = None
+    checkpoint: str, *, to: str, num_layers: int | None = None, dilation: int | list[int] = 1, corpus: str | None = None
 ) -> None:
-    """Turn a checkpoint of the authors' code into a model that `TrellisLM.from_pretrained` reads.
+    """Convert a checkpoint of the authors' code to a model that `TrellisLM.from_pretrained` reads.
 
     Args:
         checkpoint: the file that their code saved (a state_dict). Only tensors are read; nothing in it is executed.
-        to: folder for the model.
-        num_layers: depth, which the file does not tell; default the paper's, for the paper's sizes.
-        dilation: which the file does not tell either.
+        to: a new or empty folder for the model.
+        num_layers: depth, which is not in the file; default the paper's, for the paper's sizes.
+        dilation: also not in the file.
         corpus: a text file whose words, in the order of their first appearance, are the model's vocabulary, as in the
             authors' code: their training file with `<eos>` at line ends.
     """
     from trellisnet.models.language import TrellisLM  # noqa: PLC0415
     from trellisnet.vocabulary import Vocabulary  # noqa: PLC0415
 
-    if Path(to).exists() and any(Path(to).iterdir()):
+    if Path(to).is_file() or (Path(to).exists() and any(Path(to).iterdir())):
         raise ValueError(f"--to must be a new or empty folder, got {to}")
     vocabulary = None
     if corpus is not None:
@@ -33,8 +30,3 @@ def import_authors(
     lm = TrellisLM.from_authors(checkpoint, num_layers, dilation, vocabulary=vocabulary)
     lm.save_pretrained(to)
     print(f"{to}: {lm.num_parameters / 1e6:.2f}M parameters, {lm.vocab_size} words, {lm.net.num_layers} layers")
-
-
-def prepare(parser: Any, arguments: list[str]) -> list[str]:
-    """The checkpoint comes first, without a flag."""
-    return take_positional("checkpoint", arguments)

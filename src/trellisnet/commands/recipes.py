@@ -8,7 +8,7 @@ COLUMNS = ("recipe", "what", "metric", "paper", "paper's size", "hidden", "layer
 
 
 def recipes() -> None:
-    """List the recipes: what they are, the paper's result and size, and their own sizes."""
+    """List the recipes: their titles, the paper's results and sizes, and their own sizes."""
     from rich.console import Console  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
 

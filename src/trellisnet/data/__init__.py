@@ -6,24 +6,46 @@
 0
 """
 
-from trellisnet.data.batches import Batch, Batches, ItemBatches, Items, TextBatches
-from trellisnet.data.files.places import MissingDataError
-from trellisnet.data.registry import DATASETS, load
-from trellisnet.data.sequences.data import Scale, SequenceData
-from trellisnet.data.text.data import TextData
-from trellisnet.vocabulary import Vocabulary
+from __future__ import annotations
 
-__all__ = [
-    "DATASETS",
-    "Batch",
-    "Batches",
-    "ItemBatches",
-    "Items",
-    "MissingDataError",
-    "Scale",
-    "SequenceData",
-    "TextBatches",
-    "TextData",
-    "Vocabulary",
-    "load",
-]
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from trellisnet.data.batches import Batch as Batch
+    from trellisnet.data.batches import Batches as Batches
+    from trellisnet.data.batches import ItemBatches as ItemBatches
+    from trellisnet.data.batches import Items as Items
+    from trellisnet.data.batches import TextBatches as TextBatches
+    from trellisnet.data.files.places import MissingDataError as MissingDataError
+    from trellisnet.data.registry import DATASETS as DATASETS
+    from trellisnet.data.registry import load as load
+    from trellisnet.data.sequences.data import Scale as Scale
+    from trellisnet.data.sequences.data import SequenceData as SequenceData
+    from trellisnet.data.text.data import TextData as TextData
+    from trellisnet.vocabulary import Vocabulary as Vocabulary
+
+# Imported when they are first asked for: a configuration only asks `kinds`, which needs no torch.
+_HOMES = {
+    "DATASETS": "data.registry",
+    "Batch": "data.batches",
+    "Batches": "data.batches",
+    "ItemBatches": "data.batches",
+    "Items": "data.batches",
+    "MissingDataError": "data.files.places",
+    "Scale": "data.sequences.data",
+    "SequenceData": "data.sequences.data",
+    "TextBatches": "data.batches",
+    "TextData": "data.text.data",
+    "Vocabulary": "vocabulary",
+    "load": "data.registry",
+}
+__all__ = list(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"trellisnet.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value

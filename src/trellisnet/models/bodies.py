@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import fields
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -46,6 +47,12 @@ def make_body(name: str, input_size: int, **options: Any) -> nn.Module:
             raise TypeError(f"{option} is not an option of the body {name!r}{suggestion(option, known)}")
     module: nn.Module = getattr(import_module(file), body)(input_size, **options)
     return module
+
+
+def chooses_depth(name: str) -> bool:
+    """Whether a call of the body of that name can choose its depth."""
+    file, body, _ = BODIES[one_of("body", name, BODIES)]
+    return "depth" in inspect.signature(getattr(import_module(file), body).forward).parameters
 
 
 def name_of(body: nn.Module) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from trellisnet.training.config import TEXT_DEFAULTS, Config
 
@@ -25,10 +25,10 @@ class Ablation:
 
 def _without(*options: str) -> Callable[[Config], str | None]:
     def change(config: Config) -> str | None:
-        if not any(getattr(config.model, option) for option in options):
+        if not any(getattr(config.model, option, None) for option in options):
             return f"the recipe has no {options[0]}"
-        for option in options:
-            setattr(config.model, option, None)
+        defaults = {option.name: option.default for option in fields(config.model) if option.name in options}
+        config.model = config.model.changed(**defaults)
         return None
 
     return change
@@ -36,38 +36,42 @@ def _without(*options: str) -> Callable[[Config], str | None]:
 
 def _without_parallelism(config: Config) -> str | None:
     """Windows of the same length go on from the one before, as the paper's other models do."""
-    if config.model.history != "discard":
+    if getattr(config.model, "history", None) != "discard":
         return "the recipe discards no context"
     steps = config.training.steps or TEXT_DEFAULTS["steps"]
     config.training.steps = steps + (config.model.horizon or 0)
-    config.model.history, config.model.horizon = "repackage", None
+    config.model = config.model.changed(history="repackage", horizon=None)
     return None
 
 
 def _without_dense_kernel(config: Config) -> str | None:
     """Two groups of equal width instead, as wide as the number of parameters allows."""
+    if config.model.body != "trellis":
+        return f"the body {config.model.body!r} has no groups"
     if config.model.groups:
         return "the recipe has groups already"
-    hidden, channels = config.model.hidden_size, config.model.embedding_size or 1
-    taps = config.model.kernel_size or 2
-    size = taps * hidden * (hidden + channels)  # of the dense kernel, a gate
+    hidden, channels = config.model.hidden_size, getattr(config.model, "embedding_size", None) or 1
+    taps = config.model.kernel_size
+    size = taps * hidden * (hidden + channels)  # of the dense kernel, per gate
     width = 1
     while _grouped(width + 1, channels, taps) <= size:
         width += 1
-    config.model.groups, config.model.hidden_size = [width, width], 2 * width
+    config.model = config.model.changed(groups=[width, width], hidden_size=2 * width)
     return None
 
 
 def _grouped(width: int, channels: int, taps: int) -> int:
-    """Weights a gate of two groups: the input and the first group's present enter once, the own past by other taps."""
+    """Weights per gate of two groups: input and present of the first group enter once, the own past by other taps."""
     return width * channels + width * width + 2 * (taps - 1) * width * width
 
 
 def _injected_every(layers: int) -> Callable[[Config], str | None]:
     def change(config: Config) -> str | None:
+        if config.model.body != "trellis":
+            return f"the body {config.model.body!r} has no inject_every"
         if config.model.num_layers <= layers:
             return f"the recipe has only {config.model.num_layers} layers"
-        config.model.inject_every = layers
+        config.model = config.model.changed(inject_every=layers)
         return None
 
     return change

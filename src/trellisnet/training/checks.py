@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 from trellisnet.core.checks import non_negative, positive_int
+from trellisnet.models.bodies import chooses_depth
 from trellisnet.training.config import Config, TrainingConfig
 
 
@@ -28,8 +29,6 @@ def check_config(config: Config, processes: int = 1) -> None:
             f"training.momentum belongs to training.optimiser=sgd: got training.momentum={training.momentum} and "
             f"training.optimiser={training.optimiser}"
         )
-    if training.schedule == "one-cycle" and not training.warmup:
-        raise ValueError("training.schedule=one-cycle needs training.warmup, the share of steps on the way up, got 0")
     if training.tensorboard and find_spec("tensorboard") is None:
         raise ImportError("training.tensorboard needs the tensorboard package, of the extra 'tensorboard'")
     shares = [share for share, _ in training.depths]
@@ -40,6 +39,11 @@ def check_config(config: Config, processes: int = 1) -> None:
         )
     for _, depth in training.depths:
         positive_int("a depth of training.depths", depth)
+    if training.depths and not chooses_depth(config.model.body):
+        raise ValueError(
+            f"training.depths needs a body with a depth of each call, such as 'trellis': got {training.depths} and "
+            f"model.body={config.model.body}"
+        )
 
 
 def _check_numbers(training: TrainingConfig) -> None:

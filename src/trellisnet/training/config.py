@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Literal
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, make_dataclass, replace
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal, get_type_hints
+
+from typing_extensions import Self
+
+from trellisnet.data.kinds import Kind
+from trellisnet.models.bodies import BODIES, body_options
+from trellisnet.models.options import LanguageOptions, SequenceOptions
 
 TEXT_DEFAULTS: dict[str, Any] = {"steps": 64, "evaluation": "streaming", "sample": 400}  # of options that only text has
+FOLLOWS = ("staggered",)  # options of a body that follow from others
 
 
 @dataclass
@@ -42,81 +50,86 @@ class DataConfig:
     options: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass
+@dataclass(kw_only=True)
 class ModelConfig:
-    """The model: a TrellisLM on text, a TrellisClassifier or TrellisRegressor on sequences. What is not set has the
-    model's own default; sizes that follow from the data are not set here.
+    """What every model has. `model_config` adds the options of a body and of the model around it.
 
     Args:
-        body: trellis, or a baseline: lstm, gru.
-        embedding_size: of a language model: channels of a word's vector.
-        hidden_size: width of every layer, output channels included (the paper's tables count without them).
-        num_layers: depth.
-        output_size: channels that the output is read from.
-        cell: tanh, relu, lstm or gru.
-        kernel_size: taps of the convolution.
-        dilation: steps between taps, a number or a cycle of numbers over the layers.
-        bias: whether the kernel has one.
-        groups: sizes of channel groups, for a mixed-group kernel.
-        inject_every: the input enters the first of every so many layers.
-        weight_norm: learn directions and lengths of the kernel's rows apart.
-        init: uniform, or paper for the authors' N(0, 0.01).
-        memory: store, or recompute for less memory at a third more work.
-        hidden_dropout: of channels inside the trellis, one mask a sequence for all layers.
-        weight_dropout: of entries of the kernels.
-        drop_all_taps: let weight dropout act on the newest tap too.
-        embedding_dropout: of whole words.
-        input_dropout: of channels before the trellis.
-        output_dropout: of channels after the trellis.
-        head: of a language model: softmax, mos, adaptive or cluster.
-        tied: whether head and embedding share their vectors.
-        experts: softmaxes of the head mos.
-        latent_dropout: of the head mos.
-        cutoffs: where the clusters of the heads adaptive and cluster begin.
-        aux_every: an auxiliary loss every so many layers.
-        aux_weight: their weight.
-        alpha: weight of the squared output in the loss.
-        beta: weight of the squared change of the output in the loss.
-        history: carry, repackage or discard; how training on text goes on from window to window.
-        horizon: of discard: steps of each window that are context only.
+        body: the net between input and head: a trellis network, or a baseline.
     """
 
     body: str = "trellis"
-    embedding_size: int | None = None
-    hidden_size: int = 256
-    num_layers: int = 8
-    output_size: int | None = None
-    cell: str | None = None
-    kernel_size: int | None = None
-    dilation: int | list[int] | None = None
-    bias: bool | None = None
-    groups: list[int] | None = None
-    inject_every: int | None = None
-    weight_norm: bool | None = None
-    init: str | None = None
-    memory: str | None = None
-    hidden_dropout: float | None = None
-    weight_dropout: float | None = None
-    drop_all_taps: bool | None = None
-    embedding_dropout: float | None = None
-    input_dropout: float | None = None
-    output_dropout: float | None = None
-    head: str | None = None
-    tied: bool | None = None
-    experts: int | None = None
-    latent_dropout: float | None = None
-    cutoffs: list[int] | None = None
-    aux_every: int | None = None
-    aux_weight: float | None = None
-    alpha: float | None = None
-    beta: float | None = None
-    history: str | None = None
-    horizon: int | None = None
+
+    if TYPE_CHECKING:  # the options are those of the class that `model_config` makes
+
+        def __getattr__(self, name: str) -> Any: ...
 
     def chosen(self) -> dict[str, Any]:
-        """The options that are set, but for the body."""
-        given = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "body"}
-        return {name: value for name, value in given.items() if value is not None}
+        """The options that differ from their defaults, but for the body: what the functions of `models.build` take."""
+        names = [option.name for option in fields(self) if getattr(self, option.name) != option.default]
+        return {name: getattr(self, name) for name in names if name != "body"}
+
+    def changed(self, **options: Any) -> Self:
+        """A copy with other values of some options."""
+        return replace(self, **options)
+
+
+@dataclass(kw_only=True)
+class LanguageConfig(ModelConfig):
+    """What every language model has.
+
+    Args:
+        embedding_size: channels of a word's vector; default `hidden_size`, or for copy-memory one per symbol.
+    """
+
+    embedding_size: int | None = None
+
+
+def around_body(kind: Kind) -> tuple[type[ModelConfig], type[SequenceOptions]]:
+    """The declarations of a model's options but for those of its body, for a kind of data."""
+    return (ModelConfig, SequenceOptions) if kind == "sequences" else (LanguageConfig, LanguageOptions)
+
+
+@cache
+def model_config(body: str, kind: Kind) -> type[Any]:
+    """The dataclass of a model's configuration, made of the declarations of its options.
+
+    Args:
+        body: one of `BODIES`.
+        kind: of the data.
+
+    >>> model_config("lstm", "sequences")(hidden_size=8, dropout=0.0).chosen()
+    {'hidden_size': 8}
+    """
+    base, around = around_body(kind)
+    names: Any = Literal[tuple(BODIES)]
+    options: dict[str, Any] = {"body": (names, field(default=body))}
+    for declared in (around, body_options(body)):
+        hints = get_type_hints(declared, localns={"Cell": str})  # YAML can name a cell, and not hold one
+        texts = documented(declared)
+        for option in fields(declared):
+            if option.name not in FOLLOWS:
+                copied = field(
+                    default=option.default,
+                    default_factory=option.default_factory,
+                    metadata={"help": texts.get(option.name, "")},
+                )
+                options[option.name] = (hints[option.name], copied)
+    declarations = [(name, hint, copied) for name, (hint, copied) in options.items()]
+    return make_dataclass(f"{base.__name__}Of{body.title()}", declarations, bases=(base,), kw_only=True)
+
+
+def documented(declared: Any) -> dict[str, str]:
+    """What the docstrings of a function, or of a dataclass and its bases, say of each argument."""
+    from docstring_parser import parse  # noqa: PLC0415
+
+    texts = {}
+    for owner in reversed(getattr(declared, "__mro__", (declared,))):
+        told = parse(owner.__doc__ or "").params
+        texts.update({each.arg_name: " ".join((each.description or "").split()) for each in told})
+    if is_dataclass(declared):
+        texts.update({option.name: option.metadata["help"] for option in fields(declared) if option.metadata})
+    return texts
 
 
 @dataclass
@@ -127,21 +140,22 @@ class TrainingConfig:
         epochs: passes over the training split.
         batch_size: sequences, or columns of a text, of all processes together.
         steps: of text: steps of a window that count; default 64.
-        accumulate: into so many parts a batch is cut, one after the other, to save memory.
+        accumulate: cut each batch into n parts, one after the other, to save memory.
         optimiser: sgd, adam or adamw.
         learning_rate: at its highest.
         momentum: of sgd.
         weight_decay: of all optimisers; decoupled in adamw.
         clip: largest norm of the gradient.
         schedule: constant; plateau, divided by `decay` whenever validation has not improved on the best of all but
-            the last `patience` epochs; steps, divided by `decay` after the epochs `decay_after`; cosine; linear; or
-            one-cycle, up over `warmup` and down to nothing.
+            the last `patience` epochs; steps, divided by `decay` after the epochs `decay_after`; cosine or linear, down
+            to 0 at the end.
         decay: what plateau and steps divide by.
         decay_after: epochs of steps.
         patience: evaluations of plateau and of `average`.
         warmup: share of all steps over which the rate rises, in every schedule.
         average: switch to averaged weights when validation stalls (NT-ASGD).
-        stop_early: stop when the best evaluation is older than so many; not before the model's own depth is trained.
+        stop_early: stop when the last n evaluations did not improve on the best; not before the model's own depth is
+            trained.
         depths: train at another depth for a share of the epochs, rounded down to whole ones, as a list of
             [share, depth]; then at `num_layers`.
         precision: float32 or bfloat16 (mixed).
@@ -167,7 +181,7 @@ class TrainingConfig:
     momentum: float = 0.0
     weight_decay: float = 0.0
     clip: float | None = None
-    schedule: Literal["constant", "plateau", "steps", "cosine", "linear", "one-cycle"] = "constant"
+    schedule: Literal["constant", "plateau", "steps", "cosine", "linear"] = "constant"
     decay: float = 10.0
     decay_after: list[int] = field(default_factory=list)
     patience: int = 10

@@ -80,8 +80,8 @@ def workers(device: str) -> Iterator[Workers]:
         dist.destroy_process_group()
 
 
-def choose_device(name: str, local_rank: int = 0) -> torch.device:
-    """The device of a name; "auto": a GPU if there is one."""
+def choose_device(name: str, local_rank: int = 0, option: str = "training.device") -> torch.device:
+    """The device of a name; "auto": a GPU if there is one. Errors call it `option`."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
@@ -89,5 +89,5 @@ def choose_device(name: str, local_rank: int = 0) -> torch.device:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
-        raise ValueError(f"training.device {name!r} cannot be used: {reason}") from None
+        raise ValueError(f"{option} {name!r} cannot be used: {reason}") from None
     return torch.device("cuda", local_rank) if device.type == "cuda" and device.index is None else device

@@ -21,6 +21,7 @@ from trellisnet.training.checkpoints import generator_states, load_latest, save_
 from trellisnet.training.distribution import Workers
 from trellisnet.training.optimisation import Average, LearningRate, make_optimiser, stalled, without_progress
 from trellisnet.training.progress import Progress
+from trellisnet.training.reading import same_config
 from trellisnet.training.runs import Run
 from trellisnet.training.task import Task
 
@@ -199,7 +200,7 @@ class Trainer:
                 f"{self.run.folder} was trained by {state['processes']} processes and must go on with as many, "
                 f"got {self.workers.count}"
             )
-        if state["config"] != json.dumps(self.run.config.to_dict(), sort_keys=True):
+        if not same_config(json.loads(state["config"]), self.run.config):
             raise ValueError(f"{self.run.folder}/config.yaml has changed: a run goes on with what it began with")
         if state["data"] != self.fingerprint:
             raise ValueError(f"{self.run.folder}: the data has changed since the last checkpoint")

@@ -56,7 +56,6 @@ class LearningRate:
         after_warmup = (done - config.warmup) / (1 - config.warmup)
         falling = {
             "cosine": (1 + math.cos(math.pi * after_warmup)) / 2,
-            "one-cycle": (1 + math.cos(math.pi * after_warmup)) / 2,
             "linear": 1 - after_warmup,
         }.get(config.schedule, 1.0)
         past = sum(epoch >= after for after in config.decay_after)

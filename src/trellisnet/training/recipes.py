@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from trellisnet.core.checks import suggestion
+from trellisnet.data.kinds import KINDS
+from trellisnet.models.bodies import BODIES, body_options
+from trellisnet.training.config import DataConfig, around_body
+from trellisnet.training.reading import Values, checked, current_form, read_mapping
 
 FOLDER = Path(__file__).parents[1] / "recipes"
 
@@ -17,12 +22,11 @@ def recipe_names() -> list[str]:
 
 
 def load_recipe(name: str, _extended_by: tuple[str, ...] = ()) -> dict[str, Any]:
-    """A recipe by its name, or by the path of a YAML file of the user's; what it extends is merged in.
+    """The values of a recipe, by its name or by the path of a YAML file; not checked yet, see `reading.checked`.
 
     A key `extends` names another recipe, or a file beside this one, whose values hold wherever this one says nothing.
+    A run's config.yaml is a recipe too.
     """
-    import yaml  # noqa: PLC0415
-
     path = Path(name) if name.endswith((".yaml", ".yml")) else FOLDER / f"{name}.yaml"
     if not path.is_file():
         if path.parent == FOLDER:
@@ -30,19 +34,37 @@ def load_recipe(name: str, _extended_by: tuple[str, ...] = ()) -> dict[str, Any]
         raise FileNotFoundError(f"recipe {path} not found")
     if name in _extended_by:
         raise ValueError(f"recipe {name!r} extends itself: {' -> '.join((*_extended_by, name))}")
-    try:
-        own = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ValueError(f"recipe {path} is not valid YAML: {' '.join(str(error).split())}") from None
-    if not isinstance(own, dict):
-        raise ValueError(f"recipe {path} must be a mapping with the keys about, data, model and training")
-    own.pop("version", None)  # a run's config.yaml is a recipe too
+    own = read_mapping(path)
+    if "version" in own:
+        own = current_form(own, str(path))
     parent = own.pop("extends", None)
     if parent is None:
         return own
     beside = path.parent / str(parent)
     base = load_recipe(str(beside) if beside.is_file() else str(parent), (*_extended_by, name))
+    model = own.get("model")
+    if isinstance(model, dict) and model.get("body") in list(BODIES):
+        base, _ = with_body(checked(base, f"recipe {parent}"), model["body"])
     return merged(base, own)
+
+
+def with_body(values: Values, body: str) -> tuple[Values, list[str]]:
+    """The checked values of a recipe with another body, and the keys that do not apply to it.
+
+    Of the options of the recipe's own body only `hidden_size` stays, which is the width of every body. `aux_weight`
+    and `training.depths` go too, because they belong to layers of the recipe's body.
+    """
+    model, training = values.get("model", {}), dict(values.get("training", {}))
+    if model.get("body", "trellis") == body:
+        return values, []
+    around = around_body(KINDS[values.get("data", {}).get("name", DataConfig.name)])
+    stay = {option.name for declared in around for option in fields(declared)} - {"aux_weight"}
+    stay |= {option.name for option in fields(body_options(body))} & {"hidden_size"}
+    gone = [f"model.{name}" for name, value in model.items() if name not in stay and value is not None]
+    if training.pop("depths", None):
+        gone.append("training.depths")
+    kept = {name: value for name, value in model.items() if name in stay}
+    return {**values, "model": {**kept, "body": body}, "training": training}, gone
 
 
 def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Run folders: one experiment each, with everything that is known of it.
 
-config.yaml       all values; null is what follows from others, or does not apply
-metrics.jsonl     a line every so many steps, and one an epoch; nothing that depends on the machine's speed
+config.yaml       all values; null is what follows from others
+metrics.jsonl     one line per `log_every` steps, and one per epoch; nothing that depends on the machine's speed
 log.txt           what was printed
 environment.json  versions, machine, command, git state
 checkpoints/      the last two, to go on from
@@ -20,7 +20,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +28,8 @@ from filelock import FileLock, Timeout
 from trellisnet.files import TEMPORARY, remove_leftovers, replacing
 from trellisnet.training.config import Config
 from trellisnet.training.events import Events
+from trellisnet.training.reading import VERSION, read_run
 
-VERSION = 1
 CONFIG, METRICS = "config.yaml", "metrics.jsonl"
 
 
@@ -62,26 +61,17 @@ class Run:
                 number += 1
         run = cls(folder, config)
         run.acquire()
-        run._write_yaml(CONFIG, {"version": VERSION, **config.to_dict()})
+        run._write_yaml(CONFIG, {**config.to_dict(), "version": VERSION})  # last, so that a cut file has none
         run.write_json("environment.json", _environment())
         return run
 
     @classmethod
     def open(cls, folder: Path) -> Run:
         """A folder that a run was made in."""
-        import yaml  # noqa: PLC0415
-
         path = folder / CONFIG
         if not path.is_file():
             raise FileNotFoundError(f"{folder} is not a run: {path} not found")
-        try:
-            content = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
-            raise ValueError(f"{path} is not valid YAML: {error}") from None
-        version = content.pop("version", None) if isinstance(content, dict) else None
-        if version != VERSION:
-            raise ValueError(f"{path} is of version {version!r}, this trellisnet reads version {VERSION}")
-        return cls(folder, _build(Config, content, str(path)))
+        return cls(folder, read_run(path))
 
     def acquire(self) -> None:
         """Keep all others from writing here until this process ends."""
@@ -163,19 +153,6 @@ def _holds_something(path: Path) -> bool:
     """Whether a path in a run's folder is more than what a run leaves that was killed before it began."""
     begun = path.name == ".lock" or path.name.endswith(TEMPORARY) or (path.is_dir() and not any(path.iterdir()))
     return not begun
-
-
-def _build(kind: Any, content: Any, where: str) -> Any:
-    """A dataclass from nested dictionaries; unknown keys are errors."""
-    names = {f.name: f for f in fields(kind)}
-    if unknown := set(content or {}) - set(names):
-        raise ValueError(f"{where}: unknown key {', '.join(sorted(unknown))}")
-    values = {}
-    for name, value in (content or {}).items():
-        default = names[name].default_factory
-        nested = default if isinstance(default, type) and is_dataclass(default) else None
-        values[name] = value if nested is None else _build(nested, value, f"{where}, {name}")
-    return kind(**values)
 
 
 def _environment() -> dict[str, Any]:

@@ -85,7 +85,7 @@ def _resolved(chosen: ModelConfig, model: Pretrained) -> ModelConfig:
     """With the defaults of the model and of its net; None stays what is no option of it or follows from others."""
     known = {**model.config, **options_of(model.net)}
     known = {name: list(value) if isinstance(value, tuple) else value for name, value in known.items()}
-    known["cell"] = model.config.get("cell")
+    known |= {"cell": model.config.get("cell"), "body": chosen.body}
     return replace(
         chosen, **{f.name: known[f.name] for f in fields(chosen) if f.name in known and known[f.name] is not None}
     )

@@ -257,6 +257,15 @@ def test_columns_are_refused_for_numpy_files(tmp_path):
         load("series", path=tmp_path / "a.npy", task="forecasting", values=["a"], window=2)
 
 
+def test_one_column_needs_no_list(tmp_path):
+    path = write(tmp_path / "data.csv", [{"load": i % 7, "id": i // 9, "sum": i // 9} for i in range(90)])
+    options = {"path": path, "task": "regression", "series": "id"}
+    one = load("series", values="load", targets="sum", **options)
+    listed = load("series", values=["load"], targets=["sum"], **options)
+    for single, several in zip(*(data.splits["train"].take(np.arange(4), 9) for data in (one, listed)), strict=True):
+        np.testing.assert_array_equal(single, several)
+
+
 def test_standardisation_keeps_the_digits_of_large_values(tmp_path):
     path = write(tmp_path / "data.csv", [{"t": 1.7e9 + i} for i in range(100)])
     data = load("series", path=path, task="forecasting", values=["t"], window=2)

@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from trellisnet.training.config import About, Config, DataConfig, TrainingConfig
+from trellisnet.training.config import About, Config, DataConfig, TrainingConfig, model_config
 from trellisnet.training.reporting.report import write_report
 from trellisnet.training.runs import Run
 
@@ -40,7 +40,8 @@ class Balanced(HTMLParser):
 
 def make_run(folder, about=None, epochs=4, done=4, **training):
     about = About("Word-level PTB", "perplexity", 56.97, 24.0) if about is None else about
-    config = Config(about, DataConfig(name="ptb-word"), training=TrainingConfig(epochs=epochs, **training))
+    model = model_config("trellis", "text")(hidden_size=256, num_layers=8)
+    config = Config(about, DataConfig(name="ptb-word"), model, TrainingConfig(epochs=epochs, **training))
     run = Run.create(config, "word-ptb", folder)
     run.write_json("environment.json", {"command": COMMAND, "python": "3.11", "torch": "2.8", "git": None})
     for step in range(1, 50 * done + 1):

@@ -120,6 +120,7 @@ def load_series(
     """
     path = Path(path).expanduser()
     one_of("task", task, TASKS)
+    values, targets = ([names] if isinstance(names, str) else names for names in (values, targets))
     columns = {"values": values, "label": label, "targets": targets, "series": series, "time": time, "split": split}
     for name, given in {**columns, "classes": classes, "window": window, "horizon": horizon}.items():
         if given is not None and task not in BELONGS_TO.get(name, TASKS):

@@ -1,0 +1,148 @@
+"""Reading configurations: recipes, files of the user, configurations of runs and flags pass the same strict checks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import yaml
+
+from trellisnet.core.checks import one_of, suggestion
+from trellisnet.data.kinds import KINDS
+from trellisnet.models.bodies import BODIES, body_options
+from trellisnet.training.config import About, Config, DataConfig, TrainingConfig, around_body, model_config
+from trellisnet.training.values import RENAMED, load_yaml, typed
+
+SECTIONS = ("about", "data", "model", "training")
+VERSION = 2  # of a run's config.yaml; an older one is still read
+Values = dict[str, dict[str, Any]]  # the given keys of each section
+
+
+def read_mapping(path: Path) -> dict[Any, Any]:
+    """The sections of a YAML file, not checked yet."""
+    try:
+        content = load_yaml(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(content, dict):
+        got = "an empty file" if content is None else repr(content)
+        raise ValueError(f"{path} must be a mapping with the keys {', '.join(SECTIONS)}, got {got}")
+    return content
+
+
+def read_config(values: Mapping[Any, Any], where: str) -> Config:
+    """The configuration that nested values stand for.
+
+    Args:
+        values: the keys of each section, as YAML or JSON has them.
+        where: they come from, for messages.
+
+    Raises:
+        ValueError: for an unknown key, a value of a wrong type, a missing key, and options that contradict each other.
+    """
+    return make_config(checked(values, where), where)
+
+
+def read_run(path: Path) -> Config:
+    """The configuration of a run, from its config.yaml."""
+    return read_config(current_form(read_mapping(path), str(path)), str(path))
+
+
+def checked(values: Mapping[Any, Any], where: str) -> Values:
+    """The values, if every key is known and every value has the type that its dataclass declares."""
+    sections: Values = {}
+    for section, content in values.items():
+        if section not in SECTIONS:
+            raise ValueError(f"{where}: unknown section {section!r}{suggestion(str(section), SECTIONS)}")
+        if not isinstance(content, Mapping | None):
+            raise ValueError(f"{where}: {section} must be a mapping of options, got {content!r}")
+        sections[section] = dict(content or {})
+    kinds = section_kinds(sections, where)
+    for section, content in sections.items():
+        hints = get_type_hints(kinds[section])
+        for key, value in content.items():
+            if key not in hints:
+                raise ValueError(f"{where}: unknown key {unknown_key(section, str(key), sections)}")
+            content[key] = typed(f"{where}: {section}.{key}", hints[key], value)
+    return sections
+
+
+def section_kinds(values: Values, where: str) -> dict[str, type[Any]]:
+    """The dataclass of every section. That of the model depends on the body and on the kind of the data."""
+    body = one_of(f"{where}: model.body", values.get("model", {}).get("body", "trellis"), BODIES)
+    name = one_of(f"{where}: data.name", values.get("data", {}).get("name", DataConfig.name), KINDS)
+    return {"about": About, "data": DataConfig, "model": model_config(body, KINDS[name]), "training": TrainingConfig}
+
+
+def unknown_key(section: str, key: str, values: Values) -> str:
+    """An unknown key for a message, with the body and the data that it is unknown to, and the nearest known key."""
+    known = [option.name for option in fields(section_kinds(values, "")[section])]
+    near = suggestion(key, known).replace(" '", f" '{section}.")
+    if section != "model":
+        return f"{section}.{key}{near}"
+    body, name = values["model"].get("body", "trellis"), values.get("data", {}).get("name", DataConfig.name)
+    return f"{section}.{key} with body {body!r} on data {name!r}{near}"
+
+
+def make_config(values: Values, where: str) -> Config:
+    """The configuration of checked values: defaults for what is not given, and checks of the model's options."""
+    kinds = section_kinds(values, where)
+    given = {section: values.get(section, {}) for section in SECTIONS}
+    for option in fields(kinds["model"]):
+        needed = option.default is MISSING and option.default_factory is MISSING
+        if needed and option.name not in given["model"]:
+            body = given["model"].get("body", "trellis")
+            raise ValueError(f"{where}: model.{option.name} is needed with body {body!r}, and is not given")
+    config = Config(**{section: kinds[section](**content) for section, content in given.items()})
+    _check_model(config, where)
+    return config
+
+
+def _check_model(config: Config, where: str) -> None:
+    """Let the declarations check their options, before any data is loaded."""
+    _, around = around_body(KINDS[config.data.name])
+    chosen = config.model.chosen()
+    for declared in (around, body_options(config.model.body)):
+        own = {option.name for option in fields(declared)}
+        try:
+            declared(**{name: value for name, value in chosen.items() if name in own})
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{where}: model.{error}") from None
+
+
+def same_config(saved: Mapping[str, Any], config: Config) -> bool:
+    """Whether a configuration that this version or one before saved as nested values is the one given."""
+    forms = ({**values, "version": 1} for values in (saved, config.to_dict()))
+    one, other = (read_config(current_form(form, "saved"), "saved") for form in forms)
+    return one == other
+
+
+def current_form(content: dict[Any, Any], where: str) -> dict[Any, Any]:
+    """A run's configuration as this version writes it, without its version.
+
+    In version 1 every model had the options of all models, null where they did not apply, and `cosine` had a second
+    name, `one-cycle`.
+    """
+    content = dict(content)
+    version = content.pop("version", None)
+    if version not in (1, VERSION):
+        cut = ": it may be cut" if version is None else ""
+        raise ValueError(f"{where} is of version {version!r}, this trellisnet reads versions 1 to {VERSION}{cut}")
+    for section in SECTIONS:
+        if not isinstance(content.get(section), dict):
+            raise ValueError(f"{where} must have the section {section!r}, got {content.get(section)!r}: it may be cut")
+    if version == 1:
+        content["model"] = _set_options(content["model"])
+        if content["training"].get("schedule") == "one-cycle":
+            content["training"] = {**content["training"], "schedule": RENAMED["one-cycle"]}
+    return content
+
+
+def _set_options(model: dict[Any, Any]) -> dict[Any, Any]:
+    """The options of a model of version 1 that are set; an unknown key stays, to be refused."""
+    if isinstance(body := model.get("body"), dict):  # as some runs of baselines have it
+        model = {**model, "body": body.get("name")}
+    known = {option.name for body in BODIES for kind in KINDS.values() for option in fields(model_config(body, kind))}
+    return {name: value for name, value in model.items() if value is not None or name not in known}

@@ -1,0 +1,118 @@
+"""Values of a configuration: from YAML or from a flag's text, strictly of the type that is declared."""
+
+from __future__ import annotations
+
+import re
+from argparse import ArgumentError
+from collections.abc import Mapping
+from copy import deepcopy
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin
+
+import yaml
+
+from trellisnet.core.checks import suggestion
+
+RENAMED = {"one-cycle": "cosine"}  # values that earlier versions had under another name
+BOOLEAN, FLOAT = "tag:yaml.org,2002:bool", "tag:yaml.org,2002:float"
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML in which only true and false are booleans (not yes, no, on, off), and 1e-3 is a number."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in patterns if tag not in (BOOLEAN, FLOAT)]
+    for first, patterns in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver(BOOLEAN, re.compile(r"^(?:true|True|false|False)$"), list("tTfF"))
+_Loader.add_implicit_resolver(
+    FLOAT, re.compile(r"^[-+]?(?:\d+\.\d*|\.\d+|\d+(?=[eE]))(?:[eE][-+]?\d+)?$"), list("-+.0123456789")
+)
+
+
+def load_yaml(text: str) -> Any:
+    """The value that a text in YAML stands for."""
+    return yaml.load(text, _Loader)
+
+
+def load_text(text: str) -> Any:
+    """The value of a flag: YAML, or the text itself if it is none."""
+    try:
+        return load_yaml(text)
+    except yaml.YAMLError:
+        return text
+
+
+def typed(name: str, hint: Any, value: Any) -> Any:
+    """A value as the type `hint`, if it is of that type: numbers as text and the like are refused."""
+    choices = _choices(hint)
+    if (isinstance(value, str) and str in choices) or (value is None and NoneType in choices):
+        return value
+    if get_origin(hint) is dict and isinstance(value, Mapping):
+        return dict(value)  # the options of a dataset, which the dataset checks
+    if value is not None:
+        try:
+            parsed = _parser(hint).parse_object({"value": deepcopy(value)})["value"]
+        except ArgumentError:
+            parsed = None
+        if parsed is not None and _as_lists(parsed) == _as_lists(value):  # jsonargparse takes "8" for 8
+            return parsed
+    renamed = isinstance(value, str) and value in RENAMED
+    near = f": write {RENAMED[value]}" if renamed else suggestion(str(value), map(str, _literals(hint)))
+    raise ValueError(f"{name} must be {_expected(hint)}, got {value!r}{near}")
+
+
+def from_text(name: str, hint: Any, text: str) -> Any:
+    """The value that a flag's text stands for: text where the type is text, otherwise YAML, checked by `typed`."""
+    choices = _choices(hint)
+    if str in choices:
+        return None if text == "null" and NoneType in choices else text
+    return typed(name, hint, load_text(text))
+
+
+@cache
+def _parser(hint: Any) -> Any:
+    from jsonargparse import ArgumentParser  # noqa: PLC0415
+
+    parser = ArgumentParser(exit_on_error=False)
+    parser.add_argument("--value", type=hint)
+    return parser
+
+
+def _choices(hint: Any) -> tuple[Any, ...]:
+    """The types of a union, or the only type."""
+    return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+
+
+def _as_lists(value: Any) -> Any:
+    return [_as_lists(each) for each in value] if isinstance(value, (list, tuple)) else value
+
+
+def _literals(hint: Any) -> tuple[Any, ...]:
+    if get_origin(hint) is Literal:
+        return get_args(hint)
+    return tuple(literal for part in get_args(hint) for literal in _literals(part))
+
+
+def _expected(hint: Any) -> str:
+    """A type in words.
+
+    >>> _expected(int | list[int]), _expected(list[tuple[float, int]] | None)
+    ('an integer or a list of integers', 'a list of [number, integer] or null')
+    """
+    words = {int: "an integer", float: "a number", bool: "true or false", str: "text", NoneType: "null"}
+    if hint in words:
+        return words[hint]
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return f"one of {', '.join(map(repr, parts))}"
+    if origin is dict:
+        return "a mapping"
+    if origin is tuple:
+        return f"[{', '.join(_expected(part).removeprefix('a ').removeprefix('an ') for part in parts)}]"
+    if len(parts) > 1:
+        return " or ".join(map(_expected, parts))
+    item = _expected(parts[0])
+    return f"a list of {item if item.startswith('[') else item.removeprefix('a ').removeprefix('an ') + 's'}"
