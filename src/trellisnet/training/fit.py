@@ -13,9 +13,9 @@ from trellisnet.training.config import Config
 from trellisnet.training.distribution import Workers, workers
 from trellisnet.training.loop import Interrupted, Trainer
 from trellisnet.training.progress import Progress
-from trellisnet.training.runs import Run
-from trellisnet.training.task import Task
+from trellisnet.training.runs import TASK, Run
 from trellisnet.training.tasks import make_task
+from trellisnet.training.tasks.base import Task
 
 
 def train_new(config: Config, name: str, folder: Path | None = None) -> Run:
@@ -23,7 +23,7 @@ def train_new(config: Config, name: str, folder: Path | None = None) -> Run:
     with workers(config.training.device) as team:
         check_config(config, team.count)
         task = _make_task(config, team)
-        run = _share_folder(task.config, name, folder, team)
+        run = _share_folder(task, name, folder, team)
         with run.locked() if team.first else nullcontext():
             _fit(run, task, team, go_on=False)
         return run
@@ -48,22 +48,24 @@ def _make_task(config: Config, team: Workers) -> Task:
     return task
 
 
-def _share_folder(config: Config, name: str, folder: Path | None, team: Workers) -> Run:
+def _share_folder(task: Task, name: str, folder: Path | None, team: Workers) -> Run:
     """The first process makes the folder, the others are told which it is."""
     if team.first:
-        run = Run.create(config, name, folder)
+        run = Run.create(task.config, name, folder)
     shared = team.broadcast(str(run.folder) if team.first else None)
-    return run if team.first else Run(Path(shared), config)
+    return run if team.first else Run(Path(shared), task.config)
 
 
 def _fit(run: Run, task: Task, team: Workers, go_on: bool) -> None:
     total = run.config.training.epochs * len(task.train_batches(team))
     with Progress(total, task.unit, run.log, quiet=not team.first) as progress:
         trainer = Trainer(run, task, team, progress)
+        if team.first:
+            run.write_json(TASK, task.facts())
         if go_on and trainer.restore():
             progress.say(f"goes on from step {trainer.step} of {total}")
         else:
-            size = task.model.num_parameters / 1e6
+            size = task.num_parameters / 1e6
             progress.say(f"{type(task.model).__name__}, {size:.2f}M parameters, {total} steps, in {run.folder}")
         if team.first and run.config.training.tensorboard:
             run.write_events()
@@ -89,12 +91,12 @@ def _fit(run: Run, task: Task, team: Workers, go_on: bool) -> None:
 def _conclude(run: Run, task: Task, metrics: Mapping[str, Mapping[str, float]], progress: Progress) -> None:
     """Samples, report, and the last words."""
     from trellisnet.training.reporting.report import write_report  # noqa: PLC0415
-    from trellisnet.training.samples import describe_model  # noqa: PLC0415
 
-    described = describe_model(task)
-    run.write_json("result.json", {"metrics": metrics, "protocol": task.protocol(), **described})
+    shown = task.shown()
+    result = {"metrics": metrics, "protocol": task.protocol(), "parameters": task.num_parameters}
+    run.write_json("result.json", {**result, **shown})
     report = write_report(run)
-    for sample in described.get("samples", []):
+    for sample in shown.get("samples", []):
         progress.say(f"a sample of its writing:\n\n{sample['prompt']}{sample['text']}\n")
     for split, values in metrics.items():
         told = ", ".join(f"{name} {value:.4f}" for name, value in values.items())

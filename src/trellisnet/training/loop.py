@@ -22,7 +22,8 @@ from trellisnet.training.distribution import Workers
 from trellisnet.training.optimisation import Average, LearningRate, make_optimiser, stalled, without_progress
 from trellisnet.training.progress import Progress
 from trellisnet.training.runs import Run
-from trellisnet.training.task import Task
+from trellisnet.training.saving import load_weights, own_tensors, save_model
+from trellisnet.training.tasks.base import Task
 
 MOST_SKIPPED = 10  # steps in a row, after which there is no hope
 
@@ -44,7 +45,7 @@ class Trainer:
     def __init__(self, run: Run, task: Task, workers: Workers, progress: Progress) -> None:
         self.run, self.task, self.workers, self.progress = run, task, workers, progress
         self.config = run.config.training
-        self.model = task.model.to(workers.device)
+        self.model: nn.Module = task.model.to(workers.device)
         self.parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
         self.optimiser = make_optimiser(self.config, self.parameters)
         self.batches = task.train_batches(workers)
@@ -67,7 +68,7 @@ class Trainer:
             while self.batches.epoch < self.config.epochs and not self._stalled_for_good():
                 depth = self._depth()
                 if self.config.depths:
-                    self.progress.say(f"epoch {self.batches.epoch + 1}: depth {depth or self.model.net.num_layers}")
+                    self.progress.say(f"epoch {self.batches.epoch + 1}: depth {depth or 'of the model'}")
                 self._train_epoch(model)
                 self._after_epoch(depth)
                 if self._depth() != depth:
@@ -130,12 +131,12 @@ class Trainer:
         if epoch % self.config.evaluate_every and epoch < self.config.epochs:
             return
         with self.average.in_use():
-            metrics = self.evaluate("valid" if "valid" in self.task.splits else "test", depth)
+            metrics = self.evaluate(self.task.valid_split, depth)
             judged = self.task.judged_by(metrics)
             self.history.append(math.inf if math.isnan(judged) else judged)
             self._add_metrics({"epoch": epoch, "step": self.step, "valid": metrics})
             if self.history[-1] <= min(self.history) and self.workers.first:
-                self.model.save_pretrained(self.run.folder / "best")
+                save_model(self.model, self.run.folder / "best")
         self.progress.epoch(epoch, metrics, self.rate.at(self.step, epoch))
         if self.rate.after_evaluation(self.history):
             self.progress.say(f"learning rate {self.rate.at(self.step, epoch):.4g} from epoch {epoch + 1} on")
@@ -151,10 +152,9 @@ class Trainer:
         """Judge the best model once more, on all splits but the training one."""
         with self.average.in_use():
             if self.workers.first:
-                self.model.save_pretrained(self.run.folder / "last")
+                save_model(self.model, self.run.folder / "last")
         self.workers.wait()
-        best = type(self.model).from_pretrained(self.run.folder / "best", device=self.workers.device)
-        self.model.load_state_dict(best.state_dict())
+        load_weights(self.model, self.run.folder / "best")
         metrics = {split: self.evaluate(split) for split in self.task.splits if split != "train"}
         self._add_metrics({"epoch": self.batches.epoch, "step": self.step, "best": metrics})
         return metrics
@@ -177,7 +177,7 @@ class Trainer:
             "config": json.dumps(self.run.config.to_dict(), sort_keys=True),
             "data": self.fingerprint,
             "processes": self.workers.count,
-            "model": dict(self.model.named_parameters()),
+            "model": own_tensors(self.model),
             "optimiser": self.optimiser.state_dict(),
             "decays": self.rate.decays,
             "average": self.average.state_dict(),
@@ -204,8 +204,8 @@ class Trainer:
         if state["data"] != self.fingerprint:
             raise ValueError(f"{self.run.folder}: the data has changed since the last checkpoint")
         with torch.no_grad():
-            for name, parameter in self.model.named_parameters():
-                parameter.copy_(state["model"][name])
+            for name, tensor in own_tensors(self.model).items():
+                tensor.copy_(state["model"][name])
         self.optimiser.load_state_dict(state["optimiser"])
         self.average.load_state_dict(state["average"])
         self.batches.load_state_dict(state["batches"])

@@ -2,6 +2,7 @@
 
 config.yaml       all values; null is what follows from others, or does not apply
 metrics.jsonl     a line every so many steps, and one an epoch; nothing that depends on the machine's speed
+task.json         what is learned, and the metrics with their direction and format
 log.txt           what was printed
 environment.json  versions, machine, command, git state
 checkpoints/      the last two, to go on from
@@ -31,7 +32,7 @@ from trellisnet.training.config import Config
 from trellisnet.training.events import Events
 
 VERSION = 1
-CONFIG, METRICS = "config.yaml", "metrics.jsonl"
+CONFIG, METRICS, TASK = "config.yaml", "metrics.jsonl", "task.json"
 
 
 class Run:

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from trellisnet.training.config import Config
+from trellisnet.training.metrics import STANDARD, Metric
 from trellisnet.training.reporting.figures import Point
-from trellisnet.training.runs import Run
-
-METRICS = ("accuracy", "mse", "perplexity", "bits", "loss")  # in what order to guess, if a run's recipe names none
+from trellisnet.training.runs import TASK, Run
 
 
 @dataclass(frozen=True)
@@ -22,6 +21,7 @@ class Summary:
     Args:
         name: of its folder.
         config: of the run.
+        metrics: what it is measured in, by name.
         metric: what it is judged by; None if that is not known yet.
         losses: (step, training loss).
         rates: (step, learning rate).
@@ -33,7 +33,8 @@ class Summary:
 
     name: str
     config: Config
-    metric: str | None
+    metrics: dict[str, Metric]
+    metric: Metric | None
     losses: list[Point]
     rates: list[Point]
     valid: list[tuple[int, dict[str, float]]]
@@ -46,19 +47,20 @@ class Summary:
         """Epochs that were evaluated."""
         return self.valid[-1][0] if self.valid else 0
 
-    def curve(self, metric: str) -> list[Point]:
+    def curve(self, metric: Metric) -> list[Point]:
         """A metric of validation over epochs."""
-        return [(epoch, metrics[metric]) for epoch, metrics in self.valid if metric in metrics]
+        return [(epoch, metrics[metric.name]) for epoch, metrics in self.valid if metric.name in metrics]
 
     def best(self) -> tuple[int, float] | None:
         """Epoch and value of the best validation so far."""
-        points = [(epoch, value) for epoch, value in self.curve(self.metric or "") if not math.isnan(value)]
-        sign = -1 if self.metric == "accuracy" else 1
-        return min(points, key=lambda point: sign * point[1], default=None)  # type: ignore[return-value]
+        if (metric := self.metric) is None:
+            return None
+        points = [(epoch, value) for epoch, value in self.curve(metric) if not math.isnan(value)]
+        return min(points, key=lambda point: metric.judged(point[1]), default=None)  # type: ignore[return-value]
 
-    def final(self, split: str, metric: str | None = None) -> float | None:
+    def final(self, split: str, metric: Metric | None = None) -> float | None:
         """A metric of the best model, once the run has ended."""
-        value: float | None = self.result.get("metrics", {}).get(split, {}).get(metric or self.metric)
+        value: float | None = self.result.get("metrics", {}).get(split, {}).get(str(metric or self.metric))
         return value
 
 
@@ -68,10 +70,14 @@ def summarise(run: Run) -> Summary:
     valid = [(entry["epoch"], entry["valid"]) for entry in entries if "valid" in entry]
     result = _read_json(run.folder / "result.json")
     known = valid[-1][1] if valid else next(iter(result.get("metrics", {}).values()), {})
+    facts = _read_json(run.folder / TASK)
+    metrics = {fact["name"]: Metric(**fact) for fact in facts.get("metrics", [])} or STANDARD
+    name = run.config.about.metric or facts.get("metric") or next((name for name in metrics if name in known), None)
     return Summary(
         name=run.folder.resolve().name,
         config=run.config,
-        metric=run.config.about.metric or next((name for name in METRICS if name in known), None),
+        metrics=metrics,
+        metric=None if name is None else metrics.get(name) or Metric(name),
         losses=[(entry["step"], entry["loss"]) for entry in entries if "loss" in entry],
         rates=[(entry["step"], entry["learning_rate"]) for entry in entries if "learning_rate" in entry],
         valid=valid,
@@ -94,18 +100,13 @@ def _read_json(path: Path) -> dict[str, Any]:
     return content
 
 
-def told(value: float | None, metric: str | None) -> str:
-    """A metric's value as the paper writes it.
+def told(value: float | None, metric: Metric | None) -> str:
+    """A metric's value as the paper writes it; a dash if there is none.
 
-    >>> told(0.9813, "accuracy"), told(56.97, "perplexity"), told(1.158, "bits"), told(None, "bits")
-    ('98.13 %', '56.97', '1.158', '-')
+    >>> told(0.9813, STANDARD["accuracy"]), told(None, STANDARD["bits"])
+    ('98.13 %', '-')
     """
-    if value is None:
-        return "-"
-    if metric == "accuracy":
-        return f"{100 * value:.2f} %"
-    decimals = {"perplexity": 2, "bits": 3}.get(metric or "")
-    return f"{value:.4g}" if decimals is None or abs(value) >= 1e6 else f"{value:,.{decimals}f}"
+    return "-" if value is None or metric is None else metric.told(value)
 
 
 def told_count(parameters: float | None) -> str:
