@@ -10,6 +10,7 @@ from trellisnet.data.batches import Batch, Batches, ItemBatches, Items, TextBatc
 from trellisnet.data.files.places import MissingDataError
 from trellisnet.data.registry import DATASETS, load
 from trellisnet.data.sequences.data import Scale, SequenceData
+from trellisnet.data.sequences.given import from_arrays
 from trellisnet.data.text.data import TextData
 from trellisnet.vocabulary import Vocabulary
 
@@ -25,5 +26,6 @@ __all__ = [
     "TextBatches",
     "TextData",
     "Vocabulary",
+    "from_arrays",
     "load",
 ]

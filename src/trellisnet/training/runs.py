@@ -32,7 +32,7 @@ from trellisnet.training.config import Config
 from trellisnet.training.events import Events
 
 VERSION = 1
-CONFIG, METRICS, TASK = "config.yaml", "metrics.jsonl", "task.json"
+CONFIG, METRICS, RESULT, TASK = "config.yaml", "metrics.jsonl", "result.json", "task.json"
 
 
 class Run:
@@ -83,6 +83,11 @@ class Run:
         if version != VERSION:
             raise ValueError(f"{path} is of version {version!r}, this trellisnet reads version {VERSION}")
         return cls(folder, _build(Config, content, str(path)))
+
+    @staticmethod
+    def is_in(folder: Path) -> bool:
+        """Whether a run was begun in a folder."""
+        return (folder / CONFIG).is_file()
 
     def acquire(self) -> None:
         """Keep all others from writing here until this process ends."""
@@ -152,6 +157,19 @@ class Run:
         """A file of the folder as JSON."""
         with replacing(self.folder / name) as (file,):
             file.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+    def read_json(self, name: str) -> dict[str, Any] | None:
+        """What `write_json` wrote; None if the run has not written it yet."""
+        path = self.folder / name
+        if not path.is_file():
+            return None
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise ValueError(f"{path} is damaged: {error}") from None
+        if not isinstance(content, dict):
+            raise ValueError(f"{path} is damaged: expected a mapping, got {type(content).__name__}")
+        return content
 
     def _write_yaml(self, name: str, content: Any) -> None:
         import yaml  # noqa: PLC0415

@@ -8,7 +8,7 @@ import torch
 
 from trellisnet.training.distribution import choose_device
 from trellisnet.training.runs import Run
-from trellisnet.training.tasks import make_task
+from trellisnet.training.tasks import load_data, make_task, task_of
 from trellisnet.training.tasks.base import Task
 
 
@@ -19,8 +19,6 @@ def load_task(folder: Path, which: str = "best") -> Task:
     if not trained.is_dir():
         raise FileNotFoundError(f"{folder} has no model {which!r} yet: train it first")
     torch.set_flush_denormal(True)
-    task = make_task(run.config)
-    device = choose_device(run.config.training.device)
-    task.model = task.kind.from_pretrained(trained, device=device)
-    task.check_model()
-    return task
+    data = load_data(run.config)
+    model = task_of(data).kind.from_pretrained(trained, device=choose_device(run.config.training.device))
+    return make_task(run.config, data, model)

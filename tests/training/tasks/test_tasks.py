@@ -97,7 +97,7 @@ class ErrorTask(ClassificationTask):
     metric = Metric("certainty", higher_is_better=True, decimals=1)
     others = (Metric("errors", percent=True, decimals=0),)
 
-    def metrics(self, sums):
+    def measure(self, sums):
         wrong = 1 - sums["right"] / sums["count"]
         return {"errors": wrong, "certainty": 10 * (1 - wrong)}
 

@@ -48,6 +48,7 @@ class SequenceData:
         note: what someone who reads results on this data should know.
         labels: the names of the classes.
         input_scale, target_scale: how the values were standardised, if they were.
+        each_step: of "regression": there are targets (B, T, D) at every step, not only (B, D) of the whole.
     """
 
     name: str
@@ -59,6 +60,7 @@ class SequenceData:
     labels: tuple[str, ...] = ()
     input_scale: Scale | None = None
     target_scale: Scale | None = None
+    each_step: bool = False
 
     def batches(
         self,

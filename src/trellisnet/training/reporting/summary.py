@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from trellisnet.training.config import Config
 from trellisnet.training.metrics import STANDARD, Metric
 from trellisnet.training.reporting.figures import Point
-from trellisnet.training.runs import TASK, Run
+from trellisnet.training.runs import RESULT, TASK, Run
 
 
 @dataclass(frozen=True)
@@ -68,9 +66,9 @@ def summarise(run: Run) -> Summary:
     """Read a run's folder."""
     entries = run.metrics()
     valid = [(entry["epoch"], entry["valid"]) for entry in entries if "valid" in entry]
-    result = _read_json(run.folder / "result.json")
+    result = run.read_json(RESULT) or {}
     known = valid[-1][1] if valid else next(iter(result.get("metrics", {}).values()), {})
-    facts = _read_json(run.folder / TASK)
+    facts = run.read_json(TASK) or {}
     metrics = {fact["name"]: Metric(**fact) for fact in facts.get("metrics", [])} or STANDARD
     name = run.config.about.metric or facts.get("metric") or next((name for name in metrics if name in known), None)
     return Summary(
@@ -83,21 +81,8 @@ def summarise(run: Run) -> Summary:
         valid=valid,
         steps=entries[-1]["step"] if entries else 0,
         result=result,
-        environment=_read_json(run.folder / "environment.json"),
+        environment=run.read_json("environment.json") or {},
     )
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    """A file's content; nothing, if the run has not written it yet."""
-    if not path.is_file():
-        return {}
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path} is damaged: {error}") from None
-    if not isinstance(content, dict):
-        raise ValueError(f"{path} is damaged: expected a mapping, got {type(content).__name__}")
-    return content
 
 
 def told(value: float | None, metric: Metric | None) -> str:

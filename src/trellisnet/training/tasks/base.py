@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 
 from trellisnet.data.batches import Batch, Batches
-from trellisnet.models.bodies import options_of
+from trellisnet.models.bodies import name_of, options_of
 from trellisnet.models.body import State
 from trellisnet.models.pretrained import Pretrained
 from trellisnet.training.config import Config, ModelConfig
@@ -31,6 +31,7 @@ class Task(ABC):
 
     Attributes:
         config: the same with the model's defaults in the places of what was not set.
+        given: whether the model was.
         kind: the class that the models of this task derive from.
         unit: what throughput counts.
         metric: what validation is judged by.
@@ -44,13 +45,13 @@ class Task(ABC):
     model: Any
 
     def __init__(self, config: Config, data: Any, model: nn.Module | None = None) -> None:
-        self.data = data
+        self.data, self.given = data, model is not None
         if not {"valid", "test"} & set(self.splits):
             raise ValueError(f"{data.name} must have a split 'valid' or 'test' to choose the best epoch by")
         self.config = self._with_defaults(config)
         self.model = self.build_model() if model is None else model
         self.check_model()
-        self.config = replace(self.config, model=_resolved(self.config.model, self.model))
+        self.config = replace(self.config, model=resolved(self.config.model, self.model))
         self.training = self.config.training
 
     def _with_defaults(self, config: Config) -> Config:
@@ -103,6 +104,9 @@ class Task(ABC):
         """What a reader of the run must know to understand its numbers, in types that JSON knows."""
         return {
             "task": self.data.task,
+            "model": type(self.model).__name__,
+            "given": self.given,
+            "fingerprint": self.fingerprint(),
             "metric": self.metric.name,
             "metrics": [asdict(metric) for metric in (self.metric, *self.others)],
         }
@@ -147,11 +151,22 @@ class Task(ABC):
         return sum(parameter.numel() for parameter in self.model.parameters())
 
 
-def _resolved(chosen: ModelConfig, model: Any) -> ModelConfig:
+def described_model(model: nn.Module) -> ModelConfig:
+    """What a configuration says of a model that was not built from one: None for whatever is no option of it."""
+    blank = ModelConfig(**dict.fromkeys((f.name for f in fields(ModelConfig)), None))  # type: ignore[arg-type]
+    body = name_of(model.net) if isinstance(model, Pretrained) else None
+    return resolved(replace(blank, body=body or type(getattr(model, "net", model)).__name__), model)
+
+
+def resolved(chosen: ModelConfig, model: nn.Module) -> ModelConfig:
     """With the defaults of the model and of its body; None stays what is no option of it or follows from others."""
+    if not isinstance(model, Pretrained):
+        return chosen
     known = {**model.config, **options_of(model.net)}
     known = {name: list(value) if isinstance(value, tuple) else value for name, value in known.items()}
-    known["cell"] = model.config.get("cell")
+    cell = model.config.get("cell")
+    known["cell"] = cell if cell is None or isinstance(cell, str) else type(cell).__name__
+    known.pop("body", None)  # chosen by its name
     return replace(
         chosen, **{f.name: known[f.name] for f in fields(chosen) if f.name in known and known[f.name] is not None}
     )

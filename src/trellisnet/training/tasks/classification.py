@@ -32,20 +32,25 @@ class ClassificationTask(SequenceTask):
             "num_classes": (self.model.num_classes, self.data.output_size),
         }
 
+    def prediction_shape(self, batch: Batch) -> tuple[int, ...]:
+        return len(batch.inputs), self.data.output_size
+
     def judge(self, batch: Batch, depth: int | None) -> Sums:
-        out = self.model(batch.inputs, batch.targets, lengths=batch.lengths, depth=depth)
+        out = self.call(self.model, batch, depth)
         right = out.prediction.argmax(1).eq(batch.targets).sum().item()
         return {"loss": out.loss.item() * len(batch.targets), "right": right, "count": len(batch.targets)}
 
-    def metrics(self, sums: Sums) -> dict[str, float]:
+    def measure(self, sums: Sums) -> dict[str, float]:
         return {"loss": sums["loss"] / sums["count"], "accuracy": sums["right"] / sums["count"]}
 
     def shown(self) -> dict[str, Any]:
         """A confusion matrix."""
+        if not self.predicts:
+            return {}
         size = self.data.output_size
         counts = torch.zeros(size, size, dtype=torch.int64)
         for batch in self.data.batches(self.shown_split, self.training.evaluation_batch):
-            predicted = self.model.predict(batch.to(self.device).inputs, batch.lengths).cpu()
+            predicted = self.predictions(batch).argmax(1)
             counts.view(-1).index_add_(0, batch.targets * size + predicted, torch.ones_like(predicted))
         labels = list(self.data.labels) or [str(label) for label in range(size)]
         return {"confusion": {"labels": labels, "counts": counts.tolist()}}

@@ -19,6 +19,7 @@ class TokenTask(SequenceTask):
     """An answer at some of the steps of a sequence of tokens, by a language model."""
 
     kind = LanguageModel
+    takes_modules = False
     metric, others = ACCURACY, (LOSS,)
     summed = ("loss", "right", "count")
     model: LanguageModel
@@ -49,5 +50,5 @@ class TokenTask(SequenceTask):
         right = log_prob.argmax(-1).eq(targets)[counted].sum().item()
         return {"loss": nll, "right": right, "count": int(counted.sum())}
 
-    def metrics(self, sums: Sums) -> dict[str, float]:
+    def measure(self, sums: Sums) -> dict[str, float]:
         return {"loss": sums["loss"] / sums["count"], "accuracy": sums["right"] / sums["count"]}
