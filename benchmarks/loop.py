@@ -15,10 +15,10 @@ from measure import interleaved
 from trellisnet.data import Batch, Batches, TextData
 from trellisnet.training.config import Config, TrainingConfig, model_config
 from trellisnet.training.distribution import Workers
-from trellisnet.training.language_task import LanguageTask
 from trellisnet.training.loop import Trainer
 from trellisnet.training.progress import Progress
 from trellisnet.training.runs import Run
+from trellisnet.training.tasks.language import LanguageTask
 from trellisnet.vocabulary import Vocabulary
 
 STEPS = 5  # of a turn

@@ -6,29 +6,30 @@ A recording is noise of 100 to 200 steps with two short tones in it, each low or
 beginning, the second anywhere after it, and the label says what both were: low-low, low-high, high-low or high-high.
 Who forgets the first tone is right half of the time, who guesses a quarter of it.
 
-Half a minute on one core, which ends with:
+About a minute on one core, which ends with:
 
-    step 250: loss 0.052
-    step 300: loss 0.023
-    shorter recordings: 98.8% right
-    longer recordings: 98.6% right
+    best model, test: loss 0.1159, accuracy 0.9630 (every sequence of the split)
+    shorter recordings: 94.8% right
+    longer recordings: 97.7% right
 """
 
 from __future__ import annotations
 
 import math
+import tempfile
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
-from trellisnet import TrellisClassifier
+from trellisnet import TrainingConfig, TrellisClassifier, fit
 
 TONE = 16  # steps of a tone
 WAVES = torch.tensor([8, 4])  # steps of one wave of the low tone and of the high one
 
 
-def recordings(count: int, longest: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
-    """Recordings (B, T, 1), their lengths (B,) and their labels (B,)."""
+def recordings(count: int, longest: int, generator: torch.Generator) -> tuple[list[Tensor], Tensor]:
+    """Recordings (T, 1) of unequal lengths, and their labels."""
     x = 0.3 * torch.randn(count, longest, 1, generator=generator)
     lengths = torch.randint(longest // 2, longest + 1, (count,), generator=generator)
     first = torch.randint(TONE, (count,), generator=generator)
@@ -38,43 +39,35 @@ def recordings(count: int, longest: int, generator: torch.Generator) -> tuple[Te
     for start, tone in ((first, tones[0]), (second, tones[1])):
         phase = torch.rand(count, 1, generator=generator)
         x[rows, start[:, None] + steps, 0] += torch.sin(2 * math.pi * (phase + steps / WAVES[tone, None]))
-    return x, lengths, 2 * tones[0] + tones[1]
+    return [row[:length] for row, length in zip(x, lengths.tolist(), strict=True)], 2 * tones[0] + tones[1]
 
 
-def main(steps: int = 300, longest: int = 200) -> float:
-    """Train for so many steps; the share of new recordings that are classified rightly.
+def main(count: int = 4800, longest: int = 200) -> float:
+    """Train on n recordings; the share of new recordings that are classified rightly.
 
     Args:
-        steps: of training, with 32 recordings each.
+        count: recordings to train on, and to choose the best model by.
         longest: steps of the longest recordings, at least 96; the shortest have half of it.
     """
-    torch.set_flush_denormal(True)  # deep stacks underflow, which makes a CPU slow
     torch.manual_seed(0)
-    generator = torch.Generator().manual_seed(1)
+    x, labels = recordings(count, longest, torch.Generator().manual_seed(1))
 
     # Reach grows with the sum of the dilations, cost with the number of layers.
     model = TrellisClassifier(1, 48, num_layers=9, num_classes=4, dilation=[1, 1, 2, 4, 8, 16, 32, 64, 128])
     print(f"{model.num_parameters:,} parameters; an output can depend on {model.net.receptive_field} steps")
 
-    optimiser = torch.optim.AdamW(model.parameters())
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, max_lr=0.01, total_steps=steps)
-    for step in range(1, steps + 1):
-        x, lengths, labels = recordings(32, longest, generator)  # always new ones: there is nothing to learn by heart
-        out = model(x, labels, lengths)  # each recording is read at its own last step; padding changes nothing
-        optimiser.zero_grad()
-        out.loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
-        optimiser.step()
-        schedule.step()
-        if step % 50 == 0:
-            print(f"step {step}: loss {out.loss.item():.3f}")
+    # Each recording is read at its own last step. A tenth is held back to choose the best epoch by.
+    config = TrainingConfig(epochs=2, optimiser="adamw", learning_rate=0.01, schedule="cosine", warmup=0.3, clip=0.5)
+    new, right_labels = recordings(1000, longest, torch.Generator().manual_seed(2))
+    with tempfile.TemporaryDirectory() as folder:
+        result = fit(model, (x, labels), config, folder, test=(new, right_labels))
 
-    x, lengths, labels = recordings(1000, longest, torch.Generator().manual_seed(2))
-    right = (model.predict(x, lengths) == labels).float()
+    lengths = torch.tensor([len(each) for each in new])
+    right = (model.predict(pad_sequence(new, batch_first=True), lengths) == right_labels).float()
     middle = 3 * longest // 4
     print(f"shorter recordings: {right[lengths < middle].mean():.1%} right")
     print(f"longer recordings: {right[lengths >= middle].mean():.1%} right")
-    return right.mean().item()
+    return result.metrics["test"]["accuracy"]
 
 
 if __name__ == "__main__":

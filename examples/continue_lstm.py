@@ -7,6 +7,8 @@ the same from the last 16 characters, and `densify` frees that of the LSTM's spa
 text, it ends with a lower loss than the LSTM does, though its 16 layers make each step dearer. Losses are in nats a
 character, on unseen modules.
 
+The other examples train with `trellisnet.fit`; the training loop here is written by hand, to show how that is done.
+
 Half a minute on one core, which ends with:
 
                                 LSTM: 2.054

@@ -10,11 +10,11 @@ FOLDER = Path(__file__).parents[1] / "examples"
 
 
 def classify_sequences(main):
-    assert main(steps=120, longest=96) > 0.7  # guessing has 0.25, forgetting the first tone 0.5
+    assert main(count=2400, longest=96) > 0.7  # guessing has 0.25, forgetting the first tone 0.5
 
 
 def forecast_series(main):
-    error = main(steps=80)
+    error = main(windows=320)
     assert error["trellis"] < min(error["a day ago"], error["a week ago"], error["last value"])
 
 
@@ -31,7 +31,7 @@ def continue_lstm(main):
 
 
 def own_cell(main):
-    result = main(steps=60)
+    result = main(count=1000)
     assert max(result["2 pieces"], result["60 pieces"]) < 1e-12
     assert result["peephole"] < 0.8  # always saying zero has an error of nearly 1
 

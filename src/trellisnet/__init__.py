@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from trellisnet.models.sequence import SequenceRegressor as SequenceRegressor
     from trellisnet.models.sequence import TrellisClassifier as TrellisClassifier
     from trellisnet.models.sequence import TrellisRegressor as TrellisRegressor
+    from trellisnet.training.config import TrainingConfig as TrainingConfig
+    from trellisnet.training.fit import fit as fit
     from trellisnet.vocabulary import Vocabulary as Vocabulary
 
 __version__ = "0.1.0"
@@ -31,12 +33,14 @@ _HOMES = {
     "LanguageModel": "models.language",
     "SequenceClassifier": "models.sequence",
     "SequenceRegressor": "models.sequence",
+    "TrainingConfig": "training.config",
     "TrellisClassifier": "models.sequence",
     "TrellisLM": "models.language",
     "TrellisNet": "core.trellis",
     "TrellisRegressor": "models.sequence",
     "TrellisState": "core.state",
     "Vocabulary": "vocabulary",
+    "fit": "training.fit",
     "from_rnn": "core.theorem",
     "gradient_statistics": "models.evaluation",
 }

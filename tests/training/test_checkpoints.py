@@ -88,7 +88,7 @@ def test_a_checkpoint_of_another_format_is_not_taken_for_a_damaged_one(tmp_path)
     del content["format"]  # as 0.1.0 wrote it
     path.write_text(json.dumps(content))
     with pytest.raises(
-        ValueError, match=r"step-3\.json is of format 1, and training goes on from format 3 only"
+        ValueError, match=r"step-3\.json is of format 1, and training goes on from format 4 only"
     ) as told:
         load_latest(tmp_path, print)
     assert not isinstance(told.value, DamagedError)

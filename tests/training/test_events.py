@@ -32,6 +32,14 @@ def test_tensorboard_shows_the_metrics_once(tmp_path):
     assert read(tmp_path / "run" / "tensorboard") == shown
 
 
+def test_tensorboard_shows_the_parts_of_the_loss(tmp_path):
+    run = fit.train_new(tiny_config({"alpha": 1.0}, tensorboard=True), "run", tmp_path / "run")
+    shown = read(tmp_path / "run" / "tensorboard")
+    for name in ("main", "activation"):
+        parts = [(entry["step"], pytest.approx(entry["parts"][name])) for entry in run.metrics() if "parts" in entry]
+        assert shown[f"parts/{name}"] == parts
+
+
 def test_what_was_written_after_a_checkpoint_is_not_there_twice(tmp_path, monkeypatch):
     """The only checkpoint is the first epoch's; the run is killed well into the second."""
 

@@ -69,7 +69,7 @@ def _row(name: str, summary: Summary) -> list[str]:
         summary.config.data.name,
         told_count(summary.result.get("parameters")),
         str(summary.epochs) if summary.result else f"{summary.epochs} of {planned}",
-        metric or "-",
+        str(metric or "-"),
         told(best[1] if best else None, metric),
         told(summary.final("test"), metric),
         told(summary.config.about.paper_result, metric),
@@ -79,7 +79,7 @@ def _row(name: str, summary: Summary) -> list[str]:
 def _difference(summaries: Sequence[Summary]) -> str | None:
     """What keeps the results of these runs from being compared, if anything."""
     kinds: dict[str, set[str | None]] = {
-        "metric": {summary.metric for summary in summaries},
+        "metric": {str(summary.metric) if summary.metric else None for summary in summaries},
         "dataset": {summary.config.data.name for summary in summaries},
         "evaluation": {summary.result.get("protocol") for summary in summaries},
     }

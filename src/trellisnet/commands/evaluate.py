@@ -56,27 +56,23 @@ def evaluate(
         positive("--dynamic_rate", dynamic_rate)
 
     from trellisnet.models.evaluation import ContinuousCache, DynamicEvaluation  # noqa: PLC0415
-    from trellisnet.training.language_task import LanguageTask  # noqa: PLC0415
-    from trellisnet.training.samples import evaluate_model  # noqa: PLC0415
     from trellisnet.training.trained import load_task  # noqa: PLC0415
 
     task = load_task(Path(run), model)
     if split not in task.splits:
         raise ValueError(f"--split must be one of {', '.join(task.splits)}, got {split!r}")
-    if not isinstance(task, LanguageTask) and (adapting or evaluation is not None):
-        raise ValueError("--evaluation, --cache_size and --dynamic_rate belong to language models")
-    if not adapting or not isinstance(task, LanguageTask):
-        _show(evaluate_model(task, split, evaluation), split)
-        print(f"({task.protocol(evaluation)})")
+    if not adapting:
+        protocol = task.protocol(evaluation)
+        _show(task.evaluate_alone(split, evaluation), split)
+        print(f"({protocol})")
         return
-    whole = task.data.splits[split]
-    ids = whole[:limit]
     cache = None if cache_size is None else ContinuousCache(cache_size, **_given(theta=cache_theta, share=cache_share))
     dynamic = None if dynamic_rate is None else DynamicEvaluation(dynamic_rate, **_given(decay=dynamic_decay))
-    window = task.window if dynamic is None else dynamic_window or DYNAMIC_WINDOW
-    for score in (task.model.score(ids), task.model.score(ids, window=window, cache=cache, dynamic=dynamic)):
-        _show({"loss": score.nll, "perplexity": score.perplexity, "bits": score.bits}, split)
-        print(f"({score.protocol}{'' if len(ids) == len(whole) else f', the first {len(ids)} tokens'})")
+    window = None if dynamic is None else dynamic_window or DYNAMIC_WINDOW
+    for adaptation in ({}, {"window": window, "cache": cache, "dynamic": dynamic}):
+        metrics, protocol = task.evaluate_adapting(split, limit, **adaptation)
+        _show(metrics, split)
+        print(f"({protocol})")
 
 
 def _check_belong(owner: str, value: float | None, **options: float | None) -> None:

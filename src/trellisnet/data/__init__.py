@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from trellisnet.data.registry import load as load
     from trellisnet.data.sequences.data import Scale as Scale
     from trellisnet.data.sequences.data import SequenceData as SequenceData
+    from trellisnet.data.sequences.given import from_arrays as from_arrays
     from trellisnet.data.text.data import TextData as TextData
     from trellisnet.vocabulary import Vocabulary as Vocabulary
 
@@ -38,6 +39,7 @@ _HOMES = {
     "TextBatches": "data.batches",
     "TextData": "data.text.data",
     "Vocabulary": "vocabulary",
+    "from_arrays": "data.sequences.given",
     "load": "data.registry",
 }
 __all__ = list(_HOMES)

@@ -60,14 +60,8 @@ class Pretrained(nn.Module, ABC):
     @contextmanager
     def reading(self) -> Iterator[None]:
         """A context without gradients and dropout. The mode of every module is restored at its end."""
-        modes = [(module, module.training) for module in self.modules()]
-        self.eval()
-        try:
-            with torch.no_grad():
-                yield
-        finally:
-            for module, mode in modes:
-                module.training = mode
+        with reading(self):
+            yield
 
     def save_pretrained(self, folder: Path | str) -> None:
         """Write the model to a folder, which is created if necessary. A failed save leaves an older model intact."""
@@ -81,6 +75,11 @@ class Pretrained(nn.Module, ABC):
                 file.write_text(text, encoding="utf-8")
         if VOCABULARY not in texts:
             (folder / VOCABULARY).unlink(missing_ok=True)  # of an older model
+
+    def load_weights(self, folder: Path | str) -> None:
+        """Copy the weights that `save_pretrained` of an equal model wrote into this one, all or none of them."""
+        path = Path(folder) / WEIGHTS
+        self._load_tensors(_read_tensors(path), path)
 
     def _extra_files(self) -> dict[str, str]:
         """Return the contents of further files of the model by file name."""
@@ -191,6 +190,19 @@ class Pretrained(nn.Module, ABC):
         with torch.no_grad():
             for name, tensor in tensors.items():
                 own[name].copy_(tensor)
+
+
+@contextmanager
+def reading(model: nn.Module) -> Iterator[None]:
+    """A model without gradients and dropout, whatever its mode, which is restored afterwards."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
 
 
 class BuildsItsBody:

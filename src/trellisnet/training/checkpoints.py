@@ -19,7 +19,7 @@ from torch import Tensor
 from trellisnet.files import replacing
 
 KEPT = 2
-FORMAT = 3  # of what is in a checkpoint; training does not go on from another
+FORMAT = 4  # of what is in a checkpoint; training does not go on from another
 
 
 class DamagedError(ValueError):

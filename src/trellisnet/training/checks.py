@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 from trellisnet.core.checks import non_negative, positive_int
-from trellisnet.models.bodies import chooses_depth
+from trellisnet.models.bodies import BODIES, chooses_depth
 from trellisnet.training.config import Config, TrainingConfig
 
 
@@ -39,7 +39,7 @@ def check_config(config: Config, processes: int = 1) -> None:
         )
     for _, depth in training.depths:
         positive_int("a depth of training.depths", depth)
-    if training.depths and not chooses_depth(config.model.body):
+    if training.depths and config.model.body in BODIES and not chooses_depth(config.model.body):
         raise ValueError(
             f"training.depths needs a body with a depth of each call, such as 'trellis': got {training.depths} and "
             f"model.body={config.model.body}"

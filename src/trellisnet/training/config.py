@@ -85,6 +85,18 @@ class LanguageConfig(ModelConfig):
     embedding_size: int | None = None
 
 
+@dataclass(kw_only=True)
+class GivenModel(ModelConfig):
+    """A model that was given in Python: a record, from which it cannot be built.
+
+    Args:
+        body: the name of its body, or the class of a body or model of the user's own.
+        options: what the model was built with.
+    """
+
+    options: dict[str, Any]
+
+
 def around_body(kind: Kind) -> tuple[type[ModelConfig], type[SequenceOptions]]:
     """The declarations of a model's options but for those of its body, for a kind of data."""
     return (ModelConfig, SequenceOptions) if kind == "sequences" else (LanguageConfig, LanguageOptions)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import math
 import signal
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -17,18 +18,20 @@ from torch.nn.parallel import DistributedDataParallel
 from trellisnet.data.batches import Batch
 from trellisnet.models.body import State, pack_state, unpack_state
 from trellisnet.models.heads.adaptive import AdaptiveHead
+from trellisnet.models.pretrained import Pretrained
 from trellisnet.training.checkpoints import generator_states, load_latest, save_checkpoint, saved_steps, set_generators
 from trellisnet.training.distribution import Workers
 from trellisnet.training.optimisation import Average, LearningRate, make_optimiser, stalled, without_progress
 from trellisnet.training.progress import Progress
 from trellisnet.training.reading import same_config
 from trellisnet.training.runs import Run
-from trellisnet.training.task import Task
+from trellisnet.training.saving import load_weights, own_tensors, save_model
+from trellisnet.training.tasks.base import Task
 
 MOST_SKIPPED = 10  # steps in a row, after which there is no hope
 
 
-class Interrupted(Exception):
+class Interrupted(KeyboardInterrupt):
     """The run was asked to stop, and has saved itself."""
 
 
@@ -45,7 +48,7 @@ class Trainer:
     def __init__(self, run: Run, task: Task, workers: Workers, progress: Progress) -> None:
         self.run, self.task, self.workers, self.progress = run, task, workers, progress
         self.config = run.config.training
-        self.model = task.model.to(workers.device)
+        self.model: nn.Module = task.model.to(workers.device)
         self.parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
         self.optimiser = make_optimiser(self.config, self.parameters)
         self.batches = task.train_batches(workers)
@@ -55,7 +58,7 @@ class Trainer:
         self.step = 0
         self.carried: list[State] = [None] * self.config.accumulate
         self.history: list[float] = []  # of validation, lower is better
-        self.running = {"loss": 0.0, "units": 0.0}  # since the last entry in the metrics
+        self.running = self._nothing()
         self.entries = 0  # lines of the metrics so far
         self.saved_at = time.monotonic()
         self.stopping = False
@@ -68,7 +71,7 @@ class Trainer:
             while self.batches.epoch < self.config.epochs and not self._stalled_for_good():
                 depth = self._depth()
                 if self.config.depths:
-                    self.progress.say(f"epoch {self.batches.epoch + 1}: depth {depth or self.model.net.num_layers}")
+                    self.progress.say(f"epoch {self.batches.epoch + 1}: depth {depth or 'of the model'}")
                 self._train_epoch(model)
                 self._after_epoch(depth)
                 if self._depth() != depth:
@@ -87,13 +90,10 @@ class Trainer:
             started = time.monotonic()
             loss = self._step(model, batch.to(self.workers.device))
             self.step += 1
-            units = self.task.size(batch) * self.workers.count
             if loss is not None:
                 if self.average.count:
                     self.average.update()
-                self.running["loss"] += loss * units
-                self.running["units"] += units
-                self.progress.advance(self.step, loss, units, time.monotonic() - started)
+                self.progress.advance(self.step, loss, self._units(batch), time.monotonic() - started)
             if self.step % self.config.log_every == 0 and self.running["units"]:
                 self._log_training(epoch)
             self._save_if_due()
@@ -104,18 +104,22 @@ class Trainer:
         for group in self.optimiser.param_groups:
             group["lr"] = rate
         self.optimiser.zero_grad(set_to_none=True)
-        total = torch.zeros((), device=self.workers.device)
-        parts = batch.split(self.config.accumulate)
-        for i, part in enumerate(parts):
-            last = i + 1 == len(parts)
+        totals = {"": torch.zeros((), device=self.workers.device)}  # the loss, and its parts by name
+        pieces = batch.split(self.config.accumulate)
+        for i, piece in enumerate(pieces):
+            last = i + 1 == len(pieces)
             quiet = model.no_sync() if isinstance(model, DistributedDataParallel) and not last else nullcontext()
+            share = len(piece.inputs) / len(batch.inputs)
             with quiet:
                 with self._autocast():
-                    loss, _, self.carried[i] = self.task.loss(model, part, self.carried[i], self._depth())
-                loss = loss * (len(part.inputs) / len(batch.inputs))
+                    loss, parts, self.carried[i] = self.task.loss(model, piece, self.carried[i], self._depth())
+                loss = loss * share
                 loss.backward()
-            total += loss.detach()
-        value = self._mean(total)
+            totals[""] += loss.detach()
+            for name, part in parts.items():
+                totals[name] = totals.get(name, 0.0) + part.detach() * share
+        means = self._means(totals)
+        value = means.pop("")
         # of all processes together, as the loss is: all of them skip a step, or none
         norm = nn.utils.clip_grad_norm_(self.parameters, self.config.clip or math.inf).item()
         if not math.isfinite(value + norm):
@@ -123,7 +127,20 @@ class Trainer:
             return None
         self.skipped = 0
         self.optimiser.step()
+        self._count(value, means, self._units(batch))
         return value
+
+    def _units(self, batch: Batch) -> int:
+        """Of all processes together."""
+        return self.task.size(batch) * self.workers.count
+
+    def _count(self, loss: float, parts: Mapping[str, float], units: int) -> None:
+        """Add a step to what the next entry of the metrics is the mean of."""
+        self.running["loss"] += loss * units
+        self.running["units"] += units
+        sums = self.running["parts"]
+        for name, part in parts.items():
+            sums[name] = sums.get(name, 0.0) + part * units
 
     def _after_epoch(self, depth: int | None) -> None:
         """Evaluate at the depth that was trained, decay, keep the best."""
@@ -131,12 +148,12 @@ class Trainer:
         if epoch % self.config.evaluate_every and epoch < self.config.epochs:
             return
         with self.average.in_use():
-            metrics = self.evaluate("valid" if "valid" in self.task.splits else "test", depth)
+            metrics = self.evaluate(self.task.valid_split, depth)
             judged = self.task.judged_by(metrics)
             self.history.append(math.inf if math.isnan(judged) else judged)
             self._add_metrics({"epoch": epoch, "step": self.step, "valid": metrics})
             if self.history[-1] <= min(self.history) and self.workers.first:
-                self.model.save_pretrained(self.run.folder / "best")
+                save_model(self.model, self.run.folder / "best")
         self.progress.epoch(epoch, metrics, self.rate.at(self.step, epoch))
         if self.rate.after_evaluation(self.history):
             self.progress.say(f"learning rate {self.rate.at(self.step, epoch):.4g} from epoch {epoch + 1} on")
@@ -152,10 +169,9 @@ class Trainer:
         """Judge the best model once more, on all splits but the training one."""
         with self.average.in_use():
             if self.workers.first:
-                self.model.save_pretrained(self.run.folder / "last")
+                save_model(self.model, self.run.folder / "last")
         self.workers.wait()
-        best = type(self.model).from_pretrained(self.run.folder / "best", device=self.workers.device)
-        self.model.load_state_dict(best.state_dict())
+        load_weights(self.model, self.run.folder / "best")
         metrics = {split: self.evaluate(split) for split in self.task.splits if split != "train"}
         self._add_metrics({"epoch": self.batches.epoch, "step": self.step, "best": metrics})
         return metrics
@@ -178,7 +194,7 @@ class Trainer:
             "config": json.dumps(self.run.config.to_dict(), sort_keys=True),
             "data": self.fingerprint,
             "processes": self.workers.count,
-            "model": dict(self.model.named_parameters()),
+            "model": own_tensors(self.model),
             "optimiser": self.optimiser.state_dict(),
             "decays": self.rate.decays,
             "average": self.average.state_dict(),
@@ -205,8 +221,8 @@ class Trainer:
         if state["data"] != self.fingerprint:
             raise ValueError(f"{self.run.folder}: the data has changed since the last checkpoint")
         with torch.no_grad():
-            for name, parameter in self.model.named_parameters():
-                parameter.copy_(state["model"][name])
+            for name, tensor in own_tensors(self.model).items():
+                tensor.copy_(state["model"][name])
         self.optimiser.load_state_dict(state["optimiser"])
         self.average.load_state_dict(state["average"])
         self.batches.load_state_dict(state["batches"])
@@ -235,7 +251,8 @@ class Trainer:
         def stop(number: int, frame: object) -> None:
             self.stopping = True
 
-        before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+        here = threading.current_thread() is threading.main_thread()  # elsewhere Python does not allow it
+        before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM) if here}
         try:
             yield
         finally:
@@ -247,7 +264,7 @@ class Trainer:
             return self.model
         devices = [self.workers.device] if self.workers.device.type == "cuda" else None
         # of an adaptive softmax, clusters without a token in a batch get no gradient
-        partly = isinstance(getattr(self.model, "head", None), AdaptiveHead)
+        partly = isinstance(getattr(self.model, "head", None), AdaptiveHead) or not isinstance(self.model, Pretrained)
         return DistributedDataParallel(self.model, device_ids=devices, find_unused_parameters=partly)
 
     def _autocast(self) -> Any:
@@ -259,8 +276,11 @@ class Trainer:
         """The depth of the current epoch, where it is not the model's own."""
         return self.config.depth_in(self.batches.epoch)
 
-    def _mean(self, loss: Tensor) -> float:
-        return self.workers.sum({"loss": loss.item()})["loss"] / self.workers.count
+    def _means(self, values: Mapping[str, Tensor]) -> dict[str, float]:
+        """Of all processes."""
+        numbers = torch.stack([value.float() for value in values.values()]).tolist()  # one transfer from the device
+        sums = self.workers.sum(dict(zip(values, numbers, strict=True)))
+        return {name: value / self.workers.count for name, value in sums.items()}
 
     def _not_a_number(self, what: str, rate: float) -> None:
         epoch = self.batches.epoch + 1
@@ -281,10 +301,18 @@ class Trainer:
         return True
 
     def _log_training(self, epoch: int) -> None:
-        loss = self.running["loss"] / self.running["units"]
-        self.running = {"loss": 0.0, "units": 0.0}
+        units, parts = self.running["units"], self.running["parts"]
         rate = self.rate.at(self.step - 1, epoch)
-        self._add_metrics({"epoch": epoch, "step": self.step, "loss": loss, "learning_rate": rate})
+        entry = {"epoch": epoch, "step": self.step, "loss": self.running["loss"] / units, "learning_rate": rate}
+        if len(parts) > 1:
+            entry["parts"] = {name: value / units for name, value in parts.items()}
+        self._add_metrics(entry)
+        self.running = self._nothing()
+
+    @staticmethod
+    def _nothing() -> dict[str, Any]:
+        """Sums over the units of all steps since the last entry in the metrics."""
+        return {"loss": 0.0, "units": 0.0, "parts": {}}
 
     def _add_metrics(self, entry: dict[str, Any]) -> None:
         self.entries += 1

@@ -12,7 +12,15 @@ import yaml
 from trellisnet.core.checks import one_of, suggestion
 from trellisnet.data.kinds import KINDS
 from trellisnet.models.bodies import BODIES, body_options
-from trellisnet.training.config import About, Config, DataConfig, TrainingConfig, around_body, model_config
+from trellisnet.training.config import (
+    About,
+    Config,
+    DataConfig,
+    GivenModel,
+    TrainingConfig,
+    around_body,
+    model_config,
+)
 from trellisnet.training.values import RENAMED, load_yaml, typed
 
 SECTIONS = ("about", "data", "model", "training")
@@ -70,7 +78,12 @@ def checked(values: Mapping[Any, Any], where: str) -> Values:
 
 
 def section_kinds(values: Values, where: str) -> dict[str, type[Any]]:
-    """The dataclass of every section. That of the model depends on the body and on the kind of the data."""
+    """The dataclass of every section. That of the model depends on the body and on the kind of the data.
+
+    Only a model that was given in Python has a key `options`.
+    """
+    if "options" in values.get("model", {}):
+        return {"about": About, "data": DataConfig, "model": GivenModel, "training": TrainingConfig}
     body = one_of(f"{where}: model.body", values.get("model", {}).get("body", "trellis"), BODIES)
     name = one_of(f"{where}: data.name", values.get("data", {}).get("name", DataConfig.name), KINDS)
     return {"about": About, "data": DataConfig, "model": model_config(body, KINDS[name]), "training": TrainingConfig}
@@ -96,7 +109,8 @@ def make_config(values: Values, where: str) -> Config:
             body = given["model"].get("body", "trellis")
             raise ValueError(f"{where}: model.{option.name} is needed with body {body!r}, and is not given")
     config = Config(**{section: kinds[section](**content) for section, content in given.items()})
-    _check_model(config, where)
+    if not isinstance(config.model, GivenModel):
+        _check_model(config, where)
     return config
 
 

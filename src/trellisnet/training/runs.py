@@ -2,6 +2,7 @@
 
 config.yaml       all values; null is what follows from others
 metrics.jsonl     one line per `log_every` steps, and one per epoch; nothing that depends on the machine's speed
+task.json         what is learned, and the metrics with their direction and format
 log.txt           what was printed
 environment.json  versions, machine, command, git state
 checkpoints/      the last two, to go on from
@@ -30,7 +31,7 @@ from trellisnet.training.config import Config
 from trellisnet.training.events import Events
 from trellisnet.training.reading import VERSION, read_run
 
-CONFIG, METRICS = "config.yaml", "metrics.jsonl"
+CONFIG, METRICS, RESULT, TASK = "config.yaml", "metrics.jsonl", "result.json", "task.json"
 
 
 class Run:
@@ -72,6 +73,11 @@ class Run:
         if not path.is_file():
             raise FileNotFoundError(f"{folder} is not a run: {path} not found")
         return cls(folder, read_run(path))
+
+    @staticmethod
+    def is_in(folder: Path) -> bool:
+        """Whether a run was begun in a folder."""
+        return (folder / CONFIG).is_file()
 
     def acquire(self) -> None:
         """Keep all others from writing here until this process ends."""
@@ -141,6 +147,19 @@ class Run:
         """A file of the folder as JSON."""
         with replacing(self.folder / name) as (file,):
             file.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+    def read_json(self, name: str) -> dict[str, Any] | None:
+        """What `write_json` wrote; None if the run has not written it yet."""
+        path = self.folder / name
+        if not path.is_file():
+            return None
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise ValueError(f"{path} is damaged: {error}") from None
+        if not isinstance(content, dict):
+            raise ValueError(f"{path} is damaged: expected a mapping, got {type(content).__name__}")
+        return content
 
     def _write_yaml(self, name: str, content: Any) -> None:
         import yaml  # noqa: PLC0415

@@ -7,10 +7,9 @@ from pathlib import Path
 import torch
 
 from trellisnet.training.distribution import choose_device
-from trellisnet.training.language_task import LanguageTask
 from trellisnet.training.runs import Run
-from trellisnet.training.task import Task
-from trellisnet.training.tasks import make_task
+from trellisnet.training.tasks import load_data, make_task, task_of
+from trellisnet.training.tasks.base import Task
 
 
 def load_task(folder: Path, which: str = "best") -> Task:
@@ -20,10 +19,6 @@ def load_task(folder: Path, which: str = "best") -> Task:
     if not trained.is_dir():
         raise FileNotFoundError(f"{folder} has no model {which!r} yet: train it first")
     torch.set_flush_denormal(True)
-    task = make_task(run.config)
-    device = choose_device(run.config.training.device)
-    task.model = type(task.model).from_pretrained(trained, device=device)
-    known = getattr(task.model, "vocabulary", None)
-    if isinstance(task, LanguageTask) and known != task.data.vocabulary:
-        raise ValueError(f"{folder}: the text has another vocabulary than the model: was it changed since?")
-    return task
+    data = load_data(run.config)
+    model = task_of(data).kind.from_pretrained(trained, device=choose_device(run.config.training.device))
+    return make_task(run.config, data, model)

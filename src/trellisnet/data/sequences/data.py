@@ -48,6 +48,7 @@ class SequenceData:
         note: facts that readers of results on this data need.
         labels: names of the classes.
         input_scale, target_scale: the standardisation of inputs and targets, if there is one.
+        each_step: of "regression": targets (B, T, D) at every step, not only (B, D) of the whole sequence.
     """
 
     name: str
@@ -59,6 +60,7 @@ class SequenceData:
     labels: tuple[str, ...] = ()
     input_scale: Scale | None = None
     target_scale: Scale | None = None
+    each_step: bool = False
 
     def batches(
         self,

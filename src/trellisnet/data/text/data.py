@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,12 +23,14 @@ class TextData:
         vocabulary: the tokens.
         splits: "train", "valid" and "test", each one memory-mapped array of token ids.
         note: facts that readers of results on this text need.
+        task: what is learned from it.
     """
 
     name: str
     vocabulary: Vocabulary
     splits: Mapping[str, NDArray[np.unsignedinteger]]
     note: str = ""
+    task: ClassVar[str] = "language"
 
     def batches(
         self, split: str, batch_size: int, steps: int, *, context: int = 0, rank: int = 0, world_size: int = 1

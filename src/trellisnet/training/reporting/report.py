@@ -10,6 +10,7 @@ from typing import Any
 
 from trellisnet.files import replacing
 from trellisnet.training.config import About
+from trellisnet.training.metrics import Metric
 from trellisnet.training.reporting.drawing import MISSING, has_matplotlib
 from trellisnet.training.reporting.figures import Series, heat_map, line_chart, scatter_chart
 from trellisnet.training.reporting.pages import escaped, figure, figures, page, section, table, verbatim
@@ -18,7 +19,6 @@ from trellisnet.training.runs import CONFIG, Run
 
 REPORT = "report.html"
 MOST_CLASSES = 100  # of a confusion matrix that can be read
-LOGARITHMIC = ("perplexity", "mse")  # metrics that fall by factors
 FALLING = ("plateau", "steps")  # schedules that divide the learning rate, so that it is best seen on a log scale
 
 
@@ -66,13 +66,17 @@ def _result(summary: Summary) -> str:
     """The final numbers, those that the paper gives too in front."""
     about, metric = summary.config.about, summary.metric
     splits: Mapping[str, Mapping[str, float]] = summary.result.get("metrics", {})
-    others = dict.fromkeys(name for metrics in splits.values() for name in metrics if name != metric)
+    names = dict.fromkeys(name for found in splits.values() for name in found if name != str(metric))
+    others = [summary.metrics.get(name) or Metric(name) for name in names]
     best = summary.best()
     valid = summary.final("valid") if summary.result else best[1] if best else None
-    rows = [[metric or "metric", told(valid, metric), told(summary.final("test"), metric)]]
-    rows += [[name, *(told(summary.final(split, name), name) for split in ("valid", "test"))] for name in others]
+    name = str(metric or "metric")
+    rows = [[name, told(valid, metric), told(summary.final("test"), metric)]]
+    rows += [
+        [other.name, *(told(summary.final(split, other), other) for split in ("valid", "test"))] for other in others
+    ]
     rows += [["parameters", "", told_count(summary.result.get("parameters"))]]
-    paper = {metric or "metric": told(about.paper_result, metric), "parameters": _paper_parameters(about)}
+    paper = {name: told(about.paper_result, metric), "parameters": _paper_parameters(about)}
     shown = [[*row, paper.get(row[0], "-")] for row in rows]
     protocol = summary.result.get("protocol")
     notes = [f"<p class='soft'><strong>Evaluation</strong> &nbsp;{escaped(protocol)}</p>"] if protocol else []
@@ -119,12 +123,10 @@ def loss_chart(series: Sequence[Series]) -> str:
     return line_chart("Training loss", series, "step", "loss")
 
 
-def validation_chart(metric: str, series: Sequence[Series]) -> str:
+def validation_chart(metric: Metric, series: Sequence[Series]) -> str:
     """A metric of validation over steps."""
-    if metric == "accuracy":
-        series = [replace(one, points=[(x, 100 * y) for x, y in one.points]) for one in series]
-    label = "accuracy, %" if metric == "accuracy" else metric
-    return line_chart(f"Validation {metric}", series, "step", label, log=metric in LOGARITHMIC)
+    series = [replace(one, points=[(x, metric.scaled(y)) for x, y in one.points]) for one in series]
+    return line_chart(f"Validation {metric}", series, "step", metric.axis, log=metric.logarithmic)
 
 
 def _samples(samples: Sequence[Mapping[str, str]]) -> list[str]:

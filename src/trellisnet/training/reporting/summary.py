@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from trellisnet.training.config import Config
+from trellisnet.training.metrics import STANDARD, Metric
 from trellisnet.training.reporting.figures import Point
-from trellisnet.training.runs import Run
-
-METRICS = ("accuracy", "mse", "perplexity", "bits", "loss")  # in what order to guess, if a run's recipe names none
+from trellisnet.training.runs import RESULT, TASK, Run
 
 
 @dataclass(frozen=True)
@@ -23,6 +20,7 @@ class Summary:
     Args:
         name: of its folder.
         config: of the run.
+        metrics: what it is measured in, by name.
         metric: what it is judged by; None if that is not known yet.
         losses: (step, training loss).
         parts: for each part of the training loss by name, (step, value).
@@ -35,7 +33,8 @@ class Summary:
 
     name: str
     config: Config
-    metric: str | None
+    metrics: dict[str, Metric]
+    metric: Metric | None
     losses: list[Point]
     parts: dict[str, list[Point]]
     rates: list[Point]
@@ -49,19 +48,21 @@ class Summary:
         """Epochs that were evaluated."""
         return self.valid[-1][0] if self.valid else 0
 
-    def curve(self, metric: str) -> list[Point]:
+    def curve(self, metric: Metric) -> list[Point]:
         """A metric of validation over steps."""
-        return [(step, metrics[metric]) for _, step, metrics in self.valid if metric in metrics]
+        return [(step, metrics[metric.name]) for _, step, metrics in self.valid if metric.name in metrics]
 
     def best(self) -> tuple[int, float] | None:
         """Epoch and value of the best validation so far."""
-        known = [(epoch, metrics.get(self.metric or "", math.nan)) for epoch, _, metrics in self.valid]
-        sign = -1 if self.metric == "accuracy" else 1
-        return min((one for one in known if not math.isnan(one[1])), key=lambda one: sign * one[1], default=None)
+        if (metric := self.metric) is None:
+            return None
+        known = [(epoch, metrics.get(metric.name, math.nan)) for epoch, _, metrics in self.valid]
+        points = [point for point in known if not math.isnan(point[1])]
+        return min(points, key=lambda point: metric.judged(point[1]), default=None)
 
-    def final(self, split: str, metric: str | None = None) -> float | None:
+    def final(self, split: str, metric: Metric | None = None) -> float | None:
         """A metric of the best model, once the run has ended."""
-        value: float | None = self.result.get("metrics", {}).get(split, {}).get(metric or self.metric)
+        value: float | None = self.result.get("metrics", {}).get(split, {}).get(str(metric or self.metric))
         return value
 
 
@@ -69,19 +70,23 @@ def summarise(run: Run) -> Summary:
     """Read a run's folder."""
     entries = run.metrics()
     valid = [(entry["epoch"], entry["step"], entry["valid"]) for entry in entries if "valid" in entry]
-    result = _read_json(run.folder / "result.json")
+    result = run.read_json(RESULT) or {}
     known = valid[-1][2] if valid else next(iter(result.get("metrics", {}).values()), {})
+    facts = run.read_json(TASK) or {}
+    metrics = {fact["name"]: Metric(**fact) for fact in facts.get("metrics", [])} or STANDARD
+    name = run.config.about.metric or facts.get("metric") or next((name for name in metrics if name in known), None)
     return Summary(
         name=run.folder.resolve().name,
         config=run.config,
-        metric=run.config.about.metric or next((name for name in METRICS if name in known), None),
+        metrics=metrics,
+        metric=None if name is None else metrics.get(name) or Metric(name),
         losses=[(entry["step"], entry["loss"]) for entry in entries if "loss" in entry],
         parts=_parts(entries),
         rates=[(entry["step"], entry["learning_rate"]) for entry in entries if "learning_rate" in entry],
         valid=valid,
         steps=entries[-1]["step"] if entries else 0,
         result=result,
-        environment=_read_json(run.folder / "environment.json"),
+        environment=run.read_json("environment.json") or {},
     )
 
 
@@ -94,31 +99,13 @@ def _parts(entries: Sequence[Mapping[str, Any]]) -> dict[str, list[Point]]:
     return parts
 
 
-def _read_json(path: Path) -> dict[str, Any]:
-    """A file's content; nothing, if the run has not written it yet."""
-    if not path.is_file():
-        return {}
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path} is damaged: {error}") from None
-    if not isinstance(content, dict):
-        raise ValueError(f"{path} is damaged: expected a mapping, got {type(content).__name__}")
-    return content
+def told(value: float | None, metric: Metric | None) -> str:
+    """A metric's value as the paper writes it; a dash if there is none.
 
-
-def told(value: float | None, metric: str | None) -> str:
-    """A metric's value as the paper writes it.
-
-    >>> told(0.9813, "accuracy"), told(56.97, "perplexity"), told(1.158, "bits"), told(None, "bits")
-    ('98.13 %', '56.97', '1.158', '-')
+    >>> told(0.9813, STANDARD["accuracy"]), told(None, STANDARD["bits"])
+    ('98.13 %', '-')
     """
-    if value is None:
-        return "-"
-    if metric == "accuracy":
-        return f"{100 * value:.2f} %"
-    decimals = {"perplexity": 2, "bits": 3}.get(metric or "")
-    return f"{value:.4g}" if decimals is None or abs(value) >= 1e6 else f"{value:,.{decimals}f}"
+    return "-" if value is None or metric is None else metric.told(value)
 
 
 def told_count(parameters: float | None) -> str:

@@ -1,4 +1,4 @@
-"""Learning a text."""
+"""Learning a text: the next token at every step."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -16,29 +17,49 @@ from trellisnet.models.evaluation import perplexity
 from trellisnet.models.language import LanguageModel
 from trellisnet.training.config import TEXT_DEFAULTS, Config
 from trellisnet.training.distribution import Workers
+from trellisnet.training.metrics import BITS, LOSS, PERPLEXITY
 from trellisnet.training.streaming import stream_columns
-from trellisnet.training.task import Carried, Sums, Task
+from trellisnet.training.tasks.base import Carried, Sums, Task
 
 SAMPLED = 10_000  # tokens of a text that its fingerprint is made of
+PROMPT = 20  # tokens of the validation text that the sample of the report goes on from
 
 
 class LanguageTask(Task):
-    """Text: the next word at every step, by a language model."""
+    """Text: the next token at every step, by a language model."""
 
+    kind = LanguageModel
     unit = "tokens"
+    data: TextData
     model: LanguageModel
 
-    def __init__(self, config: Config, data: TextData) -> None:
-        options = {"embedding_size": config.model.hidden_size, **config.model.chosen()}
-        model = build_language_model(
-            config.model.body, vocab_size=len(data.vocabulary), vocabulary=data.vocabulary, **options
-        )
-        unset = {name: value for name, value in TEXT_DEFAULTS.items() if getattr(config.training, name) is None}
-        super().__init__(replace(config, training=replace(config.training, **unset)), model)
-        self.data = data
-        self.metric = "bits" if data.vocabulary.kind == "characters" else "perplexity"
+    def __init__(self, config: Config, data: TextData, model: nn.Module | None = None) -> None:
+        self.metric = BITS if data.vocabulary.kind == "characters" else PERPLEXITY
+        self.others = tuple(metric for metric in (LOSS, PERPLEXITY, BITS) if metric != self.metric)
+        super().__init__(config, data, model)
         assert self.training.steps is not None
         self.window = self.training.steps
+
+    def _with_defaults(self, config: Config) -> Config:
+        unset = {name: value for name, value in TEXT_DEFAULTS.items() if getattr(config.training, name) is None}
+        return replace(config, training=replace(config.training, **unset))
+
+    def build_model(self) -> LanguageModel:
+        chosen, vocabulary = self.config.model, self.data.vocabulary
+        options = {"embedding_size": chosen.hidden_size, **chosen.chosen()}
+        return build_language_model(chosen.body, vocab_size=len(vocabulary), vocabulary=vocabulary, **options)
+
+    def check_model(self) -> None:
+        model, vocabulary = self.model, self.data.vocabulary
+        if not isinstance(model, LanguageModel):
+            raise TypeError(f"model must be a LanguageModel to learn the text {self.data.name}, got {_kind(model)}")
+        if model.vocabulary is None and model.vocab_size == len(vocabulary):
+            model.vocabulary = vocabulary  # saved with the model, which can then read and write text
+        if model.vocabulary != vocabulary:
+            raise ValueError(
+                f"model must have the vocabulary of the text {self.data.name}, {vocabulary!r}, got another of "
+                f"{model.vocab_size}: was the text changed since?"
+            )
 
     def train_batches(self, workers: Workers) -> Batches:
         return self._windows("train", self.training.batch_size, workers)
@@ -66,11 +87,20 @@ class LanguageTask(Task):
                 moved = batch.to(workers.device)
                 state = carried if batch.continues else None
                 out = self.model(moved.inputs, moved.targets, state, depth=depth, history=self.model.options.history)
-                counted = batch.targets.shape[0] * (batch.targets.shape[1] - self._context())
+                counted = self.size(batch)
                 sums["nll"] += out.loss.item() * counted
                 sums["count"] += counted
                 carried = out.state
         return sums
+
+    def evaluate_adapting(
+        self, split: str, limit: int | None = None, **adaptation: Any
+    ) -> tuple[dict[str, float], str]:
+        """As options of `score`; without any, the model as it is on the same text."""
+        ids = self.data.splits[split]
+        score = self.model.score(ids[:limit], **{"window": adaptation.pop("window", None) or self.window, **adaptation})
+        cut = "" if limit is None or limit >= len(ids) else f", the first {limit} tokens"
+        return {"loss": score.nll, "perplexity": score.perplexity, "bits": score.bits}, f"{score.protocol}{cut}"
 
     def _context(self) -> int:
         return (self.model.options.horizon or 0) if self.model.options.history == "discard" else 0
@@ -90,6 +120,16 @@ class LanguageTask(Task):
         columns = self.training.batch_size
         return f"windows of {self.window} in {columns} columns, {how} (the authors' way)"
 
+    def shown(self) -> dict[str, Any]:
+        """A sample of what the model writes."""
+        length, vocabulary = self.training.sample, self.data.vocabulary
+        if not length:
+            return {"samples": []}
+        prompt = [int(token) for token in self.data.splits[self.valid_split][:PROMPT]]
+        (words,) = self.model.generate([prompt], length, temperature=0.8, top_p=0.95, seed=self.training.seed)
+        text, before = vocabulary.decode(words), vocabulary.decode(prompt)
+        return {"samples": [{"prompt": before, "text": text[len(before) :]}]}
+
     def fingerprint(self) -> str:
         digest = hashlib.sha256(self.data.vocabulary.to_json().encode())
         for ids in self.data.splits.values():
@@ -97,6 +137,6 @@ class LanguageTask(Task):
             digest.update(ids[:: max(1, len(ids) // SAMPLED)].tobytes())  # all of it would take long
         return digest.hexdigest()
 
-    @property
-    def splits(self) -> list[str]:
-        return list(self.data.splits)
+
+def _kind(model: object) -> str:
+    return type(model).__name__

@@ -1,0 +1,50 @@
+"""Tasks: what is learned, one file per kind. A dataset names its kind in its attribute `task`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+from trellisnet.data.checks import pick
+from trellisnet.data.registry import load
+from trellisnet.data.sequences.data import SequenceData
+from trellisnet.data.text.data import TextData
+from trellisnet.training.config import Config
+from trellisnet.training.given import GIVEN
+from trellisnet.training.tasks.base import Task
+from trellisnet.training.tasks.classification import ClassificationTask
+from trellisnet.training.tasks.language import LanguageTask
+from trellisnet.training.tasks.regression import RegressionTask
+from trellisnet.training.tasks.tokens import TokenTask
+
+TASKS: dict[str, type[Task]] = {
+    "classification": ClassificationTask,
+    "language": LanguageTask,
+    "regression": RegressionTask,
+    "tokens": TokenTask,
+}
+
+
+def make_task(config: Config, data: Any = None, model: nn.Module | None = None) -> Task:
+    """The task of a configuration.
+
+    Args:
+        config: what was asked for.
+        data: a `TextData` or `SequenceData`; default: load what the configuration names.
+        model: default: build what the configuration describes.
+    """
+    data = load_data(config) if data is None else data
+    return task_of(data)(config, data, model)
+
+
+def load_data(config: Config) -> TextData | SequenceData:
+    """The data of a configuration."""
+    if config.data.name == GIVEN:
+        raise ValueError("the data was given in Python, and only Python can give it again: use trellisnet.fit")
+    return load(config.data.name, root=config.data.root, **config.data.options)
+
+
+def task_of(data: TextData | SequenceData) -> type[Task]:
+    """What is learned from some data."""
+    return pick("task", data.task, TASKS)

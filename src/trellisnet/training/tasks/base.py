@@ -1,0 +1,175 @@
+"""What every task is: it joins a dataset and a model, and knows the loss of a batch and the metrics of a split."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import asdict, fields, replace
+from typing import Any, ClassVar
+
+from torch import Tensor, nn
+
+from trellisnet.data.batches import Batch, Batches
+from trellisnet.models.bodies import name_of, options_of
+from trellisnet.models.body import State
+from trellisnet.models.pretrained import Pretrained
+from trellisnet.training.config import Config, GivenModel, ModelConfig
+from trellisnet.training.distribution import Workers
+from trellisnet.training.metrics import Metric
+
+Carried = State  # what the next batch goes on from
+Sums = dict[str, float]  # additive over batches and processes; metrics are made of them
+
+
+class Task(ABC):
+    """A dataset and a model for it.
+
+    Args:
+        config: what was asked for.
+        data: what is learned from.
+        model: default: built from the configuration.
+
+    Attributes:
+        config: the same with the model's defaults in the places of what was not set.
+        given: whether the model was.
+        kind: the class that the models of this task derive from.
+        unit: what throughput counts.
+        metric: what validation is judged by.
+        others: the metrics that are reported beside it.
+    """
+
+    kind: ClassVar[type[Pretrained]]
+    unit: ClassVar[str]
+    metric: Metric
+    others: tuple[Metric, ...]
+    model: Any
+
+    def __init__(self, config: Config, data: Any, model: nn.Module | None = None) -> None:
+        self.data, self.given = data, model is not None
+        if not {"valid", "test"} & set(self.splits):
+            raise ValueError(f"{data.name} must have a split 'valid' or 'test' to choose the best epoch by")
+        self.config = self._with_defaults(config)
+        self.model = self.build_model() if model is None else model
+        self.check_model()
+        self.config = replace(self.config, model=resolved(self.config.model, self.model))
+        self.training = self.config.training
+
+    def _with_defaults(self, config: Config) -> Config:
+        """The configuration with the defaults of the task; an error for options of other tasks."""
+        return config
+
+    @abstractmethod
+    def build_model(self) -> nn.Module:
+        """The model of the configuration, in the sizes of the data."""
+
+    @abstractmethod
+    def check_model(self) -> None:
+        """Raise an error if the model does not fit the data."""
+
+    @abstractmethod
+    def train_batches(self, workers: Workers) -> Batches:
+        """The training split, shared among processes."""
+
+    @abstractmethod
+    def loss(
+        self, model: nn.Module, batch: Batch, carried: Carried, depth: int | None
+    ) -> tuple[Tensor, Mapping[str, Tensor], Carried]:
+        """The loss of a batch, its parts, and what the next batch goes on from."""
+
+    @abstractmethod
+    def evaluate(self, split: str, workers: Workers, evaluation: str | None = None, depth: int | None = None) -> Sums:
+        """Sums over this process's share of a split."""
+
+    @abstractmethod
+    def metrics(self, sums: Sums) -> dict[str, float]:
+        """Metrics of sums over all processes."""
+
+    @abstractmethod
+    def size(self, batch: Batch) -> int:
+        """How many units a batch has."""
+
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """Tells whether the data is that of another time."""
+
+    @abstractmethod
+    def protocol(self, evaluation: str | None = None) -> str:
+        """How metrics come about, for people who compare them; an error if `evaluation` is not possible."""
+
+    def shown(self) -> dict[str, Any]:
+        """What the report shows of the trained model, by the name of its section; by default nothing."""
+        return {}
+
+    def facts(self) -> dict[str, Any]:
+        """What a reader of the run must know to understand its numbers, in types that JSON knows."""
+        return {
+            "task": self.data.task,
+            "model": type(self.model).__name__,
+            "given": self.given,
+            "fingerprint": self.fingerprint(),
+            "metric": self.metric.name,
+            "metrics": [asdict(metric) for metric in (self.metric, *self.others)],
+        }
+
+    def evaluate_alone(self, split: str, evaluation: str | None = None) -> dict[str, float]:
+        """Metrics of a split, in this process alone."""
+        return self.metrics(self.evaluate(split, Workers(device=self.device), evaluation))
+
+    def evaluate_adapting(
+        self, split: str, limit: int | None = None, **adaptation: Any
+    ) -> tuple[dict[str, float], str]:
+        """Metrics of the beginning of a split, by a model that adapts to what it has read, and how they came about."""
+        raise ValueError(f"a continuous cache and dynamic evaluation belong to language models, not {self.data.task}")
+
+    def judged_by(self, metrics: Mapping[str, float]) -> float:
+        """The metric as a number of which lower is better."""
+        return self.metric.judged(metrics[self.metric.name])
+
+    @property
+    def splits(self) -> list[str]:
+        """The splits there are."""
+        return list(self.data.splits)
+
+    @property
+    def valid_split(self) -> str:
+        """What the best epoch is chosen by: the test split, if there is no other."""
+        return "valid" if "valid" in self.splits else self.splits[-1]
+
+    @property
+    def shown_split(self) -> str:
+        """What the report shows predictions of."""
+        return "test" if "test" in self.splits else self.splits[-1]
+
+    @property
+    def device(self) -> Any:
+        """Where the model is."""
+        return next(self.model.parameters()).device
+
+    @property
+    def num_parameters(self) -> int:
+        """How many numbers are learned; tied ones count once."""
+        return sum(parameter.numel() for parameter in self.model.parameters())
+
+
+def described_model(model: nn.Module) -> GivenModel:
+    """What a configuration says of a model that was given in Python."""
+    if not isinstance(model, Pretrained):
+        return GivenModel(body=type(model).__name__, options={})
+    options = {name: value for name, value in model.config.items() if name != "body"}
+    plain = json.loads(json.dumps({**options_of(model.net), **options}, default=lambda value: type(value).__name__))
+    return GivenModel(body=name_of(model.net) or type(model.net).__name__, options=plain)
+
+
+def resolved(chosen: ModelConfig, model: nn.Module) -> ModelConfig:
+    """With the defaults of the model and of its body; None stays what follows from others."""
+    if isinstance(chosen, GivenModel) or not isinstance(model, Pretrained):
+        return chosen
+    known = {**model.config, **options_of(model.net)}
+    known = {name: list(value) if isinstance(value, tuple) else value for name, value in known.items()}
+    cell = model.config.get("cell")
+    known["cell"] = cell if cell is None or isinstance(cell, str) else type(cell).__name__
+    known.pop("body", None)  # chosen by its name
+    return replace(
+        chosen, **{f.name: known[f.name] for f in fields(chosen) if f.name in known and known[f.name] is not None}
+    )

@@ -1,0 +1,56 @@
+"""Learning the label of a sequence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from trellisnet.data.batches import Batch
+from trellisnet.models.build import build_classifier
+from trellisnet.models.sequence import SequenceClassifier
+from trellisnet.training.metrics import ACCURACY, LOSS
+from trellisnet.training.tasks.base import Sums
+from trellisnet.training.tasks.sequences import SequenceTask
+
+
+class ClassificationTask(SequenceTask):
+    """One label per sequence."""
+
+    kind = SequenceClassifier
+    metric, others = ACCURACY, (LOSS,)
+    summed = ("loss", "right", "count")
+    model: SequenceClassifier
+
+    def build_model(self) -> SequenceClassifier:
+        chosen, data = self.config.model, self.data
+        return build_classifier(chosen.body, data.input_size, data.output_size, **chosen.chosen())
+
+    def sizes(self) -> dict[str, tuple[int, int]]:
+        return {
+            "input_size": (self.model.net.input_size, self.data.input_size),
+            "num_classes": (self.model.num_classes, self.data.output_size),
+        }
+
+    def prediction_shape(self, batch: Batch) -> tuple[int, ...]:
+        return len(batch.inputs), self.data.output_size
+
+    def judge(self, batch: Batch, depth: int | None) -> Sums:
+        out = self.call(self.model, batch, depth)
+        right = out.prediction.argmax(1).eq(batch.targets).sum().item()
+        return {"loss": out.loss.item() * len(batch.targets), "right": right, "count": len(batch.targets)}
+
+    def measure(self, sums: Sums) -> dict[str, float]:
+        return {"loss": sums["loss"] / sums["count"], "accuracy": sums["right"] / sums["count"]}
+
+    def shown(self) -> dict[str, Any]:
+        """A confusion matrix."""
+        if not self.predicts:
+            return {}
+        size = self.data.output_size
+        counts = torch.zeros(size, size, dtype=torch.int64)
+        for batch in self.data.batches(self.shown_split, self.training.evaluation_batch):
+            predicted = self.predictions(batch).argmax(1)
+            counts.view(-1).index_add_(0, batch.targets * size + predicted, torch.ones_like(predicted))
+        labels = list(self.data.labels) or [str(label) for label in range(size)]
+        return {"confusion": {"labels": labels, "counts": counts.tolist()}}

@@ -1,0 +1,75 @@
+"""Learning numbers that belong to a sequence; forecasting is a case of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trellisnet.data.batches import Batch
+from trellisnet.models.build import build_regressor
+from trellisnet.models.sequence import SequenceRegressor
+from trellisnet.training.metrics import MAE, MSE
+from trellisnet.training.tasks.base import Sums
+from trellisnet.training.tasks.sequences import SequenceTask
+
+PAIRS = 500  # predictions that the report shows at most
+
+
+class RegressionTask(SequenceTask):
+    """One or several numbers per sequence."""
+
+    kind = SequenceRegressor
+    metric, others = MSE, (MAE,)
+    summed = ("loss", "error", "count")
+    model: SequenceRegressor
+
+    def build_model(self) -> SequenceRegressor:
+        chosen, data = self.config.model, self.data
+        return build_regressor(chosen.body, data.input_size, data.output_size, **chosen.chosen())
+
+    def sizes(self) -> dict[str, tuple[int, int]]:
+        return {
+            "input_size": (self.model.net.input_size, self.data.input_size),
+            "num_values": (self.model.readout.out_features, self.data.output_size),
+        }
+
+    def check_model(self) -> None:
+        super().check_model()
+        expected = self.data.each_step
+        if isinstance(self.model, SequenceRegressor) and self.model.each_step != expected:
+            raise ValueError(f"model must have each_step = {expected} for the targets of {self.data.name}")
+
+    def judge(self, batch: Batch, depth: int | None) -> Sums:
+        difference = self.call(self.model, batch, depth).prediction - batch.targets
+        if self.data.each_step and batch.lengths is not None:
+            difference = difference[torch.arange(difference.shape[1]) < batch.lengths[:, None]]
+        return {
+            "loss": difference.square().sum().item(),
+            "error": difference.abs().sum().item(),
+            "count": difference.numel(),
+        }
+
+    def measure(self, sums: Sums) -> dict[str, float]:
+        return {"mse": sums["loss"] / sums["count"], "mae": sums["error"] / sums["count"]}
+
+    def shown(self) -> dict[str, Any]:
+        """Predictions beside their targets, of the first number of a sequence, or of its last step."""
+        if not self.predicts:
+            return {}
+        targets: list[float] = []
+        predicted: list[float] = []
+        for batch in self.data.batches(self.shown_split, min(PAIRS, self.training.evaluation_batch)):
+            targets += self._first(batch.targets, batch)
+            predicted += self._first(self.predictions(batch), batch)
+            if len(targets) >= PAIRS:
+                break
+        return {"predictions": {"target": targets[:PAIRS], "predicted": predicted[:PAIRS]}}
+
+    def _first(self, values: Tensor, batch: Batch) -> list[float]:
+        if self.data.each_step:
+            ends = torch.full((len(values),), values.shape[1]) if batch.lengths is None else batch.lengths
+            values = values[torch.arange(len(values)), ends - 1]
+        numbers: list[float] = values[:, 0].tolist()
+        return numbers

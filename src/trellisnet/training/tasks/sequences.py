@@ -1,0 +1,158 @@
+"""What the tasks on sequences have in common."""
+
+from __future__ import annotations
+
+import hashlib
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+from torch import Tensor, nn
+
+from trellisnet.data.batches import Batch, Batches
+from trellisnet.data.sequences.data import SequenceData
+from trellisnet.models.pretrained import Pretrained, reading
+from trellisnet.training.config import TEXT_DEFAULTS, Config
+from trellisnet.training.distribution import Workers
+from trellisnet.training.metrics import LOSS
+from trellisnet.training.tasks.base import Carried, Sums, Task
+
+
+class SequenceTask(Task):
+    """Sequences that can be taken in any order, by a model with a loss for a whole batch.
+
+    The model is one of ours, or a module of the user's own that is called as `model(inputs, targets)`, for sequences of
+    unequal lengths as `model(inputs, targets, lengths=lengths)`. It returns an object with a scalar `loss`, and if it
+    has them `prediction` (logits or values, from which the metrics are computed) and `parts` (a mapping of what the
+    loss is the sum of, with the same names in every call).
+
+    Attributes:
+        takes_modules: whether modules of the user's own are possible.
+        summed: the names of what `judge` returns, the same in all processes even if one has no batch.
+        predicts: whether the model has predictions; otherwise it is judged by its loss.
+    """
+
+    unit = "sequences"
+    data: SequenceData
+    summed: tuple[str, ...]
+    takes_modules: ClassVar[bool] = True
+    predicts = True
+
+    def _with_defaults(self, config: Config) -> Config:
+        for name in TEXT_DEFAULTS:
+            if (value := getattr(config.training, name)) is not None:
+                raise ValueError(f"training.{name} belongs to text, and {self.data.name} is none: got {value!r}")
+        return config
+
+    def check_model(self) -> None:
+        name, kind = self.data.name, type(self.model).__name__
+        if self.takes_modules and not isinstance(self.model, Pretrained):
+            self._try_model()
+            return
+        if not isinstance(self.model, self.kind):
+            raise TypeError(f"model must be a {self.kind.__name__} for the {self.data.task} of {name}, got {kind}")
+        for size, (got, expected) in self.sizes().items():
+            if got != expected:
+                raise ValueError(f"model must have {size} = {expected} for the data {name}, got {got}")
+
+    def _try_model(self) -> None:
+        """Call a module of the user's own on two sequences, to find early what it does not do."""
+        name = f"model {type(self.model).__name__}"
+        if not isinstance(self.model, nn.Module):
+            raise TypeError(f"model must be an nn.Module, got {type(self.model).__name__}")
+        batch = next(iter(self.data.batches(self.valid_split, 2))).to(self.device)
+        try:
+            with reading(self.model):
+                out = self.call(self.model, batch)
+        except TypeError as error:
+            lengths = "" if batch.lengths is None else ", lengths=lengths"
+            raise TypeError(f"{name} must be callable as model(inputs, targets{lengths}): {error}") from error
+        loss, prediction = getattr(out, "loss", None), getattr(out, "prediction", None)
+        if not isinstance(loss, Tensor) or loss.numel() != 1:
+            raise TypeError(f"{name} must return an object with a scalar tensor `loss`, got {type(out).__name__}")
+        if prediction is None:
+            self.predicts, self.metric, self.others = False, LOSS, ()
+        elif tuple(prediction.shape) != (expected := self.prediction_shape(batch)):
+            raise ValueError(f"{name} must give predictions of shape {expected}, got {tuple(prediction.shape)}")
+
+    @abstractmethod
+    def sizes(self) -> dict[str, tuple[int, int]]:
+        """What must agree, by name: of the model, of the data."""
+
+    def prediction_shape(self, batch: Batch) -> tuple[int, ...]:
+        """Of a model's predictions for a batch."""
+        return tuple(batch.targets.shape)
+
+    def train_batches(self, workers: Workers) -> Batches:
+        training = self.training
+        return self.data.batches(
+            "train",
+            training.batch_size,
+            shuffle=True,
+            seed=training.seed,
+            drop_last=True,  # every process has a part in every step
+            rank=workers.rank,
+            world_size=workers.count,
+        )
+
+    def call(self, model: nn.Module, batch: Batch, depth: int | None = None) -> Any:
+        """What a model gives for a batch; what does not apply is not passed, so that a model need not know of it."""
+        options = {"lengths": batch.lengths, "depth": depth}
+        return model(batch.inputs, batch.targets, **{name: v for name, v in options.items() if v is not None})
+
+    def loss(
+        self, model: nn.Module, batch: Batch, carried: Carried, depth: int | None
+    ) -> tuple[Tensor, Mapping[str, Tensor], Carried]:
+        out = self.call(model, batch, depth)
+        return out.loss, getattr(out, "parts", {}), None
+
+    def evaluate(self, split: str, workers: Workers, evaluation: str | None = None, depth: int | None = None) -> Sums:
+        size = -(-self.training.evaluation_batch // workers.count) * workers.count
+        batches = self.data.batches(split, size, rank=workers.rank, world_size=workers.count)
+        sums = dict.fromkeys(self.summed if self.predicts else ("loss", "count"), 0.0)
+        with reading(self.model):
+            for batch in batches:
+                moved = batch.to(workers.device)
+                judged = self.judge(moved, depth) if self.predicts else self._judge_loss(moved)
+                for name, value in judged.items():
+                    sums[name] += value
+        return sums
+
+    @abstractmethod
+    def judge(self, batch: Batch, depth: int | None) -> Sums:
+        """Sums over a batch, by the names of `summed`."""
+
+    def _judge_loss(self, batch: Batch) -> Sums:
+        count = len(batch.inputs)
+        return {"loss": self.call(self.model, batch).loss.item() * count, "count": count}
+
+    def metrics(self, sums: Sums) -> dict[str, float]:
+        return self.measure(sums) if self.predicts else {"loss": sums["loss"] / sums["count"]}
+
+    @abstractmethod
+    def measure(self, sums: Sums) -> dict[str, float]:
+        """The metrics of sums of `judge`."""
+
+    def predictions(self, batch: Batch) -> Tensor:
+        """What the model says of a batch, on the CPU."""
+        with reading(self.model):
+            prediction: Tensor = self.call(self.model, batch.to(self.device)).prediction
+            return prediction.cpu()
+
+    def protocol(self, evaluation: str | None = None) -> str:
+        if evaluation is not None:
+            raise ValueError(f"evaluation belongs to language models: got {evaluation!r} for {self.data.task}")
+        return "every sequence of the split"
+
+    def size(self, batch: Batch) -> int:
+        return len(batch.inputs)
+
+    def fingerprint(self) -> str:
+        digest = hashlib.sha256(f"{self.data.input_size} {self.data.output_size}".encode())
+        for items in self.data.splits.values():
+            some = np.arange(0, len(items), max(1, len(items) // 8))
+            longest = None if items.lengths is None else int(items.lengths[some].max())
+            for array in items.take(some, longest):
+                digest.update(f"{len(items)}".encode() + array.tobytes())
+        return digest.hexdigest()

@@ -1,0 +1,54 @@
+"""Learning answers at the steps of a sequence of tokens, such as copy memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch import Tensor, nn
+
+from trellisnet.data.batches import Batch
+from trellisnet.models.build import build_language_model
+from trellisnet.models.heads import IGNORED
+from trellisnet.models.language import LanguageModel
+from trellisnet.training.metrics import ACCURACY, LOSS
+from trellisnet.training.tasks.base import Carried, Sums
+from trellisnet.training.tasks.sequences import SequenceTask
+
+
+class TokenTask(SequenceTask):
+    """An answer at some of the steps of a sequence of tokens, by a language model."""
+
+    kind = LanguageModel
+    takes_modules = False
+    metric, others = ACCURACY, (LOSS,)
+    summed = ("loss", "right", "count")
+    model: LanguageModel
+
+    def build_model(self) -> LanguageModel:
+        chosen, data = self.config.model, self.data
+        options = {"embedding_size": data.input_size, **chosen.chosen()}
+        return build_language_model(chosen.body, vocab_size=self._tokens, **options)
+
+    def sizes(self) -> dict[str, tuple[int, int]]:
+        return {"vocab_size": (self.model.vocab_size, self._tokens)}
+
+    @property
+    def _tokens(self) -> int:
+        return max(self.data.input_size, self.data.output_size)
+
+    def loss(
+        self, model: nn.Module, batch: Batch, carried: Carried, depth: int | None
+    ) -> tuple[Tensor, Mapping[str, Tensor], Carried]:
+        out = model(batch.inputs, batch.targets, depth=depth)
+        return out.loss, out.parts, None
+
+    def judge(self, batch: Batch, depth: int | None) -> Sums:
+        log_prob = self.model(batch.inputs, depth=depth, history=self.model.options.history).log_prob
+        targets = batch.targets[:, -log_prob.shape[1] :]
+        counted = targets != IGNORED
+        nll = -log_prob[counted].gather(1, targets[counted].unsqueeze(1)).sum().item()
+        right = log_prob.argmax(-1).eq(targets)[counted].sum().item()
+        return {"loss": nll, "right": right, "count": int(counted.sum())}
+
+    def measure(self, sums: Sums) -> dict[str, float]:
+        return {"loss": sums["loss"] / sums["count"], "accuracy": sums["right"] / sums["count"]}
