@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 COMMANDS = {
     "train": "train a recipe, or go on with a run",
     "evaluate": "judge a trained model, on any split and by any protocol",
+    "predict": "write what a trained model says of new data into a file",
     "generate": "let a trained language model write",
     "recipes": "list the recipes, with the paper's results and sizes",
     "ablate": "train a recipe without its ingredients, one at a time (table 6 of the paper)",
@@ -27,6 +28,7 @@ COMMANDS = {
 FIRST = {  # what stands without a flag
     "train": "RECIPE ",
     "evaluate": "RUN ",
+    "predict": "RUN --input FILE --output FILE ",
     "generate": "RUN ",
     "ablate": "RECIPE ",
     "compare": "RUN ... ",

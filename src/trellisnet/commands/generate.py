@@ -42,11 +42,11 @@ def generate(
 
     import torch  # noqa: PLC0415
 
-    from trellisnet.models.language import TrellisLM  # noqa: PLC0415
+    from trellisnet.models.language import LanguageModel  # noqa: PLC0415
 
     torch.set_flush_denormal(True)
     folder = Path(run)
-    lm = TrellisLM.from_pretrained(folder / model if (folder / model).is_dir() else folder)
+    lm = LanguageModel.from_pretrained(folder / model if (folder / model).is_dir() else folder)
     if beams is not None:
         print(lm.generate(prompt, tokens, beams=beams, repetition_penalty=repetition_penalty, stop=stop))
         return
