@@ -56,6 +56,7 @@ def test_every_command_runs(page, monkeypatch, capsys):
     """In their order, after the page's Python, with tiny models and little data in the place of the real ones."""
     run_python(page)
     shutil.copy(AUTHORS, "model.pkl")
+    Path("new.txt").write_text("some new\ntext\n")
     make_tiny(monkeypatch)
     for words in commands(page):
         capsys.readouterr()

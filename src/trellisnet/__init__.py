@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from trellisnet.models.sequence import TrellisRegressor as TrellisRegressor
     from trellisnet.training.config import TrainingConfig as TrainingConfig
     from trellisnet.training.fit import fit as fit
+    from trellisnet.training.prediction import predict as predict
     from trellisnet.vocabulary import Vocabulary as Vocabulary
 
 __version__ = "0.1.0"
@@ -43,6 +44,7 @@ _HOMES = {
     "fit": "training.fit",
     "from_rnn": "core.theorem",
     "gradient_statistics": "models.evaluation",
+    "predict": "training.prediction",
 }
 __all__ = list(_HOMES)
 

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 COMMANDS = {
     "train": "train a recipe, or continue a run",
     "evaluate": "evaluate a trained model, on any split and by any protocol",
+    "predict": "write predictions of a trained model for new data to a file",
     "generate": "continue prompts with a trained language model",
     "recipes": "list the recipes, with the paper's results and sizes",
     "ablate": "train a recipe without its ingredients, one at a time (table 6 of the paper)",

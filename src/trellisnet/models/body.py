@@ -130,6 +130,8 @@ def _check_output(name: str, output: object, expected: tuple[Any, ...]) -> None:
 
 def _check_state(name: str, state: State, batch_size: int) -> None:
     for leaf in pytree.tree_leaves(state):
+        if leaf is not None and not isinstance(leaf, (Tensor, bool, int, float, str)):
+            raise TypeError(f"body {name} must give a state that is a pytree of tensors, got {_described(leaf)} in it")
         if isinstance(leaf, Tensor) and (leaf.dim() <= BATCH_DIM or leaf.shape[BATCH_DIM] != batch_size):
             raise ValueError(
                 f"body {name} must give a state whose tensors have the batch of {batch_size} in dimension {BATCH_DIM}, "

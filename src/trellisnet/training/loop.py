@@ -21,6 +21,7 @@ from trellisnet.models.heads.adaptive import AdaptiveHead
 from trellisnet.models.pretrained import Pretrained
 from trellisnet.training.checkpoints import generator_states, load_latest, save_checkpoint, saved_steps, set_generators
 from trellisnet.training.distribution import Workers
+from trellisnet.training.means import RunningMeans
 from trellisnet.training.optimisation import Average, LearningRate, make_optimiser, stalled, without_progress
 from trellisnet.training.progress import Progress
 from trellisnet.training.reading import same_config
@@ -58,7 +59,7 @@ class Trainer:
         self.step = 0
         self.carried: list[State] = [None] * self.config.accumulate
         self.history: list[float] = []  # of validation, lower is better
-        self.running = self._nothing()
+        self.running = RunningMeans()
         self.entries = 0  # lines of the metrics so far
         self.saved_at = time.monotonic()
         self.stopping = False
@@ -94,7 +95,7 @@ class Trainer:
                 if self.average.count:
                     self.average.update()
                 self.progress.advance(self.step, loss, self._units(batch), time.monotonic() - started)
-            if self.step % self.config.log_every == 0 and self.running["units"]:
+            if self.step % self.config.log_every == 0 and self.running:
                 self._log_training(epoch)
             self._save_if_due()
 
@@ -127,20 +128,12 @@ class Trainer:
             return None
         self.skipped = 0
         self.optimiser.step()
-        self._count(value, means, self._units(batch))
+        self.running.add(value, means, self._units(batch))
         return value
 
     def _units(self, batch: Batch) -> int:
         """Of all processes together."""
         return self.task.size(batch) * self.workers.count
-
-    def _count(self, loss: float, parts: Mapping[str, float], units: int) -> None:
-        """Add a step to what the next entry of the metrics is the mean of."""
-        self.running["loss"] += loss * units
-        self.running["units"] += units
-        sums = self.running["parts"]
-        for name, part in parts.items():
-            sums[name] = sums.get(name, 0.0) + part * units
 
     def _after_epoch(self, depth: int | None) -> None:
         """Evaluate at the depth that was trained, decay, keep the best."""
@@ -200,7 +193,7 @@ class Trainer:
             "average": self.average.state_dict(),
             "batches": self.batches.state_dict(),
             "history": self.history,
-            "running": self.running,
+            "running": self.running.state_dict(),
             "entries": self.entries,
         }
 
@@ -227,7 +220,8 @@ class Trainer:
         self.average.load_state_dict(state["average"])
         self.batches.load_state_dict(state["batches"])
         self.step, self.rate.decays, self.history = state["step"], state["decays"], state["history"]
-        self.running, self.entries = state["running"], state["entries"]
+        self.running.load_state_dict(state["running"])
+        self.entries = state["entries"]
         own = state["workers"][self.workers.rank]
         device = self.workers.device
         self.carried = [unpack_state(state, device) for state in own["carried"]]
@@ -301,18 +295,8 @@ class Trainer:
         return True
 
     def _log_training(self, epoch: int) -> None:
-        units, parts = self.running["units"], self.running["parts"]
         rate = self.rate.at(self.step - 1, epoch)
-        entry = {"epoch": epoch, "step": self.step, "loss": self.running["loss"] / units, "learning_rate": rate}
-        if len(parts) > 1:
-            entry["parts"] = {name: value / units for name, value in parts.items()}
-        self._add_metrics(entry)
-        self.running = self._nothing()
-
-    @staticmethod
-    def _nothing() -> dict[str, Any]:
-        """Sums over the units of all steps since the last entry in the metrics."""
-        return {"loss": 0.0, "units": 0.0, "parts": {}}
+        self._add_metrics({"epoch": epoch, "step": self.step, **self.running.take(), "learning_rate": rate})
 
     def _add_metrics(self, entry: dict[str, Any]) -> None:
         self.entries += 1

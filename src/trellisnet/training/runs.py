@@ -2,7 +2,7 @@
 
 config.yaml       all values; null is what follows from others
 metrics.jsonl     one line per `log_every` steps, and one per epoch; nothing that depends on the machine's speed
-task.json         what is learned, and the metrics with their direction and format
+task.json         what is learned, the metrics, and what prediction needs of the data
 log.txt           what was printed
 environment.json  versions, machine, command, git state
 checkpoints/      the last two, to go on from

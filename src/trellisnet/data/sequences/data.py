@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +34,40 @@ class Scale:
         """Convert standardised values (..., C) back to their own units."""
         return values * self.deviation + self.mean
 
+    def facts(self) -> dict[str, list[float]]:
+        """In types that JSON knows."""
+        return {"mean": self.mean.tolist(), "deviation": self.deviation.tolist()}
+
+    @classmethod
+    def from_facts(cls, facts: Mapping[str, Any]) -> Scale:
+        """What `facts` told."""
+        return cls(np.asarray(facts["mean"], dtype=np.float64), np.asarray(facts["deviation"], dtype=np.float64))
+
+
+@dataclass(frozen=True)
+class SeriesForm:
+    """How series were read from a file, so that others can be read in the same way.
+
+    Attributes:
+        values: columns of what is read at each step; none: the file has arrays.
+        targets: columns of the numbers to be predicted.
+        series: column that tells which series a row belongs to.
+        time: column that tells the order of the rows of a series.
+        window: of forecasting: steps that are read.
+        horizon: of forecasting: steps that are predicted.
+    """
+
+    values: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
+    series: str | None = None
+    time: str | None = None
+    window: int | None = None
+    horizon: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("values", "targets"):  # JSON knows no tuples
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+
 
 @dataclass(frozen=True)
 class SequenceData:
@@ -49,6 +84,7 @@ class SequenceData:
         labels: names of the classes.
         input_scale, target_scale: the standardisation of inputs and targets, if there is one.
         each_step: of "regression": targets (B, T, D) at every step, not only (B, D) of the whole sequence.
+        form: how the user's own file was read, to read others in the same way.
     """
 
     name: str
@@ -61,6 +97,20 @@ class SequenceData:
     input_scale: Scale | None = None
     target_scale: Scale | None = None
     each_step: bool = False
+    form: SeriesForm = SeriesForm()
+
+    def facts(self) -> dict[str, Any]:
+        """All but the sequences themselves, in types that JSON knows."""
+        plain = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "splits"}
+        scales = {name: plain[name] and plain[name].facts() for name in ("input_scale", "target_scale")}
+        return {**plain, **scales, "labels": list(self.labels), "form": asdict(self.form)}
+
+    @classmethod
+    def from_facts(cls, facts: Mapping[str, Any]) -> SequenceData:
+        """What `facts` told, without sequences."""
+        scales = {name: facts[name] and Scale.from_facts(facts[name]) for name in ("input_scale", "target_scale")}
+        labels, form = tuple(facts["labels"]), SeriesForm(**facts["form"])
+        return cls(**{**facts, **scales, "labels": labels, "form": form, "splits": {}})
 
     def batches(
         self,

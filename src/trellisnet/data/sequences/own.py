@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from trellisnet.data.batches import Items
 from trellisnet.data.sequences.arrays import SUFFIXES as ARRAY_SUFFIXES
 from trellisnet.data.sequences.arrays import read_arrays
 from trellisnet.data.sequences.binary import check_labels
-from trellisnet.data.sequences.data import Scale, SequenceData
+from trellisnet.data.sequences.data import Scale, SequenceData, SeriesForm
 from trellisnet.data.sequences.series import SPLITS, Series, group
 from trellisnet.data.sequences.tables import SUFFIXES as TABLE_SUFFIXES
 from trellisnet.data.sequences.tables import read_table
@@ -141,8 +142,10 @@ def load_series(
         raise ValueError(f"{path}: must end in {', '.join((*ARRAY_SUFFIXES, *TABLE_SUFFIXES))}")
     if task == "forecasting":
         ahead = 1 if horizon is None else positive_int("horizon", horizon)
-        return _forecasting(read, positive_int("window", window), ahead, standardise)
-    return _whole_series(read, task, classes, standardise)
+        form = SeriesForm(tuple(values or ()), (), series, time, positive_int("window", window), ahead)
+        return replace(_forecasting(read, positive_int("window", window), ahead, standardise), form=form)
+    form = SeriesForm(tuple(values or ()), tuple(targets or ()), series, time)
+    return replace(_whole_series(read, task, classes, standardise), form=form)
 
 
 def _whole_series(series: Series, task: str, classes: int | None, standardise: bool) -> SequenceData:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,10 @@ class TextData:
     splits: Mapping[str, NDArray[np.unsignedinteger]]
     note: str = ""
     task: ClassVar[str] = "language"
+
+    def facts(self) -> dict[str, Any]:
+        """All but the text itself and its vocabulary, in types that JSON knows."""
+        return {"name": self.name, "note": self.note, "kind": self.vocabulary.kind}
 
     def batches(
         self, split: str, batch_size: int, steps: int, *, context: int = 0, rank: int = 0, world_size: int = 1

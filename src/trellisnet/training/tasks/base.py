@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 
 from trellisnet.data.batches import Batch, Batches
+from trellisnet.data.files.columns import Columns
 from trellisnet.models.bodies import name_of, options_of
 from trellisnet.models.body import State
 from trellisnet.models.pretrained import Pretrained
@@ -102,15 +103,23 @@ class Task(ABC):
         return {}
 
     def facts(self) -> dict[str, Any]:
-        """What a reader of the run must know to understand its numbers, in types that JSON knows."""
+        """What is needed to understand a run's numbers and to predict with it, in types that JSON knows."""
         return {
             "task": self.data.task,
             "model": type(self.model).__name__,
             "given": self.given,
             "fingerprint": self.fingerprint(),
+            "data": self.data.facts(),
             "metric": self.metric.name,
             "metrics": [asdict(metric) for metric in (self.metric, *self.others)],
         }
+
+    @classmethod
+    @abstractmethod
+    def predict(
+        cls, model: Any, facts: Mapping[str, Any], inputs: Any, batch_size: int, per: str | None = None
+    ) -> Columns:
+        """What a model says of new data, as `trellisnet.predict` returns it; `facts` are those of its run."""
 
     def evaluate_alone(self, split: str, evaluation: str | None = None) -> dict[str, float]:
         """Metrics of a split, in this process alone."""

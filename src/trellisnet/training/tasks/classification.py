@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from trellisnet.data.batches import Batch
+from trellisnet.data.files.columns import Columns
+from trellisnet.data.sequences.data import SequenceData
 from trellisnet.models.build import build_classifier
 from trellisnet.models.sequence import SequenceClassifier
 from trellisnet.training.metrics import ACCURACY, LOSS
@@ -42,6 +47,18 @@ class ClassificationTask(SequenceTask):
 
     def measure(self, sums: Sums) -> dict[str, float]:
         return {"loss": sums["loss"] / sums["count"], "accuracy": sums["right"] / sums["count"]}
+
+    @classmethod
+    def columns(cls, data: SequenceData, names: Sequence[str], outputs: Sequence[NDArray[Any]]) -> Columns:
+        """Of each sequence its label, and the probability of every label."""
+        logits = torch.from_numpy(np.stack(outputs)).double()
+        shares = logits.softmax(1)
+        labels = data.labels or tuple(map(str, range(data.output_size)))
+        return {
+            "series": names,
+            "label": [labels[i] for i in logits.argmax(1).tolist()],
+            **{f"p({label})": shares[:, i].tolist() for i, label in enumerate(labels)},
+        }
 
     def shown(self) -> dict[str, Any]:
         """A confusion matrix."""

@@ -10,7 +10,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from trellisnet.core.checks import one_of
 from trellisnet.data.batches import Batch, Batches
+from trellisnet.data.files.columns import Columns
 from trellisnet.data.text.data import TextData
 from trellisnet.models.build import build_language_model
 from trellisnet.models.evaluation import perplexity
@@ -18,6 +20,7 @@ from trellisnet.models.language import LanguageModel
 from trellisnet.training.config import TEXT_DEFAULTS, Config
 from trellisnet.training.distribution import Workers
 from trellisnet.training.metrics import BITS, LOSS, PERPLEXITY
+from trellisnet.training.scoring import read_texts, score_texts
 from trellisnet.training.streaming import stream_columns
 from trellisnet.training.tasks.base import Carried, Sums, Task
 
@@ -129,6 +132,15 @@ class LanguageTask(Task):
         (words,) = self.model.generate([prompt], length, temperature=0.8, top_p=0.95, seed=self.training.seed)
         text, before = vocabulary.decode(words), vocabulary.decode(prompt)
         return {"samples": [{"prompt": before, "text": text[len(before) :]}]}
+
+    @classmethod
+    def predict(
+        cls, model: Any, facts: Mapping[str, Any], inputs: Any, batch_size: int, per: str | None = None
+    ) -> Columns:
+        """Log-probability, perplexity and bits per token, of each line of a file, of the file, or of each text."""
+        per = one_of("per", "line" if per is None else per, ("line", "document"))
+        texts = read_texts(inputs, per)
+        return {per: list(range(1, len(texts) + 1)), **score_texts(model, texts, batch_size)}
 
     def fingerprint(self) -> str:
         digest = hashlib.sha256(self.data.vocabulary.to_json().encode())

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from trellisnet.data.batches import Batch
+from trellisnet.data.files.columns import Columns
+from trellisnet.data.sequences.data import SequenceData
 from trellisnet.models.build import build_regressor
 from trellisnet.models.sequence import SequenceRegressor
 from trellisnet.training.metrics import MAE, MSE
@@ -53,6 +58,25 @@ class RegressionTask(SequenceTask):
 
     def measure(self, sums: Sums) -> dict[str, float]:
         return {"mse": sums["loss"] / sums["count"], "mae": sums["error"] / sums["count"]}
+
+    @classmethod
+    def columns(cls, data: SequenceData, names: Sequence[str], outputs: Sequence[NDArray[Any]]) -> Columns:
+        """The values of each sequence in one row, of each step in one, or of each step of a forecast in one."""
+        values = [each if data.target_scale is None else data.target_scale.restore(each) for each in outputs]
+        horizon = data.form.horizon
+        if horizon is not None:
+            values = [each.reshape(horizon, -1) for each in values]
+        rows = values if data.each_step or horizon is not None else [each[None] for each in values]
+        table = np.concatenate(rows).astype(np.float64)
+        titles = (data.form.values if horizon is not None else data.form.targets) or tuple(
+            f"value {i + 1}" for i in range(table.shape[1])
+        )
+        titles = tuple(f"{title} (value)" if title in ("series", "step") else title for title in titles)
+        found = {title: table[:, i].tolist() for i, title in enumerate(titles)}
+        if rows is not values:
+            return {"series": names, **found}
+        steps = [(name, step + 1) for name, row in zip(names, rows, strict=True) for step in range(len(row))]
+        return {"series": [name for name, _ in steps], "step": [step for _, step in steps], **found}
 
     def shown(self) -> dict[str, Any]:
         """Predictions beside their targets, of the first number of a sequence, or of its last step."""

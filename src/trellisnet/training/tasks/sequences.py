@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import hashlib
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from trellisnet.data.batches import Batch, Batches
+from trellisnet.data.files.columns import Columns
 from trellisnet.data.sequences.data import SequenceData
+from trellisnet.data.sequences.given import padded
+from trellisnet.data.sequences.inputs import read_inputs
 from trellisnet.models.pretrained import Pretrained, reading
 from trellisnet.training.config import TEXT_DEFAULTS, Config
 from trellisnet.training.distribution import Workers
@@ -139,6 +144,42 @@ class SequenceTask(Task):
         with reading(self.model):
             prediction: Tensor = self.call(self.model, batch.to(self.device)).prediction
             return prediction.cpu()
+
+    @classmethod
+    def predict(
+        cls, model: Any, facts: Mapping[str, Any], inputs: Any, batch_size: int, per: str | None = None
+    ) -> Columns:
+        if per is not None:
+            raise ValueError(f"per belongs to language models: got {per!r} for {facts['task']}")
+        data = SequenceData.from_facts(facts["data"])
+        names, rows = cls.read_inputs(data, inputs)
+        outputs: list[NDArray[Any]] = []
+        device = next(model.parameters()).device
+        for start in range(0, len(rows), batch_size):
+            some = rows[start : start + batch_size]
+            lengths = torch.tensor([len(row) for row in some])
+            uneven = {} if (lengths == lengths[0]).all() else {"lengths": lengths}
+            with reading(model):
+                found = cls.answer(model, torch.from_numpy(padded(some)).to(device), uneven).cpu().numpy()
+            per_step = found.ndim == 3
+            outputs += [each[:length] if per_step else each for each, length in zip(found, lengths, strict=True)]
+        return cls.columns(data, names, outputs)
+
+    @classmethod
+    def read_inputs(cls, data: SequenceData, inputs: Any) -> tuple[list[str], Sequence[NDArray[Any]]]:
+        """Names of sequences, and the sequences (T, C) as the model reads them."""
+        return read_inputs(data, inputs)
+
+    @classmethod
+    def answer(cls, model: Any, inputs: Tensor, lengths: Mapping[str, Tensor]) -> Tensor:
+        """What the model gives for a batch, without targets."""
+        prediction: Tensor = model(inputs, None, **lengths).prediction
+        return prediction
+
+    @classmethod
+    @abstractmethod
+    def columns(cls, data: SequenceData, names: Sequence[str], outputs: Sequence[NDArray[Any]]) -> Columns:
+        """What was predicted of each of the named sequences, as columns."""
 
     def protocol(self, evaluation: str | None = None) -> str:
         if evaluation is not None:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from trellisnet.data.batches import Batch
+from trellisnet.data.files.columns import Columns
+from trellisnet.data.sequences.data import SequenceData
+from trellisnet.data.sequences.inputs import read_inputs
 from trellisnet.models.build import build_language_model
 from trellisnet.models.heads import IGNORED
 from trellisnet.models.language import LanguageModel
@@ -49,6 +56,32 @@ class TokenTask(SequenceTask):
         nll = -log_prob[counted].gather(1, targets[counted].unsqueeze(1)).sum().item()
         right = log_prob.argmax(-1).eq(targets)[counted].sum().item()
         return {"loss": nll, "right": right, "count": int(counted.sum())}
+
+    @classmethod
+    def read_inputs(cls, data: SequenceData, inputs: Any) -> tuple[list[str], Sequence[NDArray[Any]]]:
+        names, rows = read_inputs(replace(data, input_size=1), inputs)
+        tokens = [row.astype(np.int64) for row in rows]
+        for name, row, whole in zip(names, rows, tokens, strict=True):
+            if (row != whole).any() or whole.min() < 0 or whole.max() >= data.input_size:
+                raise ValueError(f"sequence {name} must be of integers in 0 .. {data.input_size - 1}")
+        return names, tokens
+
+    @classmethod
+    def answer(cls, model: Any, inputs: Tensor, lengths: Mapping[str, Tensor]) -> Tensor:
+        log_prob: Tensor = model(inputs[..., 0]).log_prob  # what stands after the end of a sequence changes nothing
+        return log_prob
+
+    @classmethod
+    def columns(cls, data: SequenceData, names: Sequence[str], outputs: Sequence[NDArray[Any]]) -> Columns:
+        """The answer at every step, and its probability."""
+        steps = [(name, step + 1) for name, row in zip(names, outputs, strict=True) for step in range(len(row))]
+        table = np.concatenate(outputs)
+        return {
+            "series": [name for name, _ in steps],
+            "step": [step for _, step in steps],
+            "token": table.argmax(1).tolist(),
+            "probability": np.exp(table.max(1).astype(np.float64)).tolist(),
+        }
 
     def measure(self, sums: Sums) -> dict[str, float]:
         return {"loss": sums["loss"] / sums["count"], "accuracy": sums["right"] / sums["count"]}

@@ -1,0 +1,37 @@
+"""`trellisnet predict`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+
+def predict(
+    run: str,
+    *,
+    input: str,
+    output: str,
+    model: Literal["best", "last"] = "best",
+    per: Literal["line", "document"] | None = None,
+) -> None:
+    """Write what a trained model says of new data into a file.
+
+    Labels with their probabilities, values or forecasts in the units of the training file, or the scores of texts, in
+    the order of the input. Example: `trellisnet predict runs/my-labels-1 --input new.csv --output labels.csv`.
+
+    Args:
+        run: the folder of a run.
+        input: a file in the form of the one that was trained on; columns of labels and targets are not needed.
+        output: a new file that ends in .csv, .jsonl (JSON lines) or .parquet (needs the extra `tables`).
+        model: the best by validation, or that of the last epoch.
+        per: of a language model: score every line (default), or the file as one document.
+    """
+    from trellisnet.data.files.columns import check_output, write_columns  # noqa: PLC0415
+
+    check_output(Path(output))
+
+    from trellisnet.training.prediction import predict as predict_columns  # noqa: PLC0415
+
+    columns = predict_columns(run, input, which=model, per=per)
+    write_columns(Path(output), columns)
+    print(f"{len(next(iter(columns.values()))):,} rows: {output}")

@@ -1,0 +1,54 @@
+"""Sequences to predict something of, in the form of those that a model was trained on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trellisnet.data.sequences.arrays import SUFFIXES as ARRAY_SUFFIXES
+from trellisnet.data.sequences.arrays import read_arrays
+from trellisnet.data.sequences.data import SequenceData
+from trellisnet.data.sequences.given import read_sequences
+from trellisnet.data.sequences.series import Series, group
+from trellisnet.data.sequences.tables import SUFFIXES as TABLE_SUFFIXES
+from trellisnet.data.sequences.tables import read_table
+
+
+def read_inputs(data: SequenceData, inputs: Any) -> tuple[list[str], list[NDArray[np.float32]]]:
+    """Names of sequences, and their values (T, C) as the model reads them.
+
+    Args:
+        data: what was trained on; its sequences are not needed.
+        inputs: the path of a file that is read like the one of `data`, or arrays as `from_arrays` takes them.
+    """
+    if isinstance(inputs, (str, Path)):
+        series = _read_file(data, Path(inputs).expanduser())
+        where, names = str(series.path), list(series.names)
+        rows = np.split(series.values, series.lengths.cumsum()[:-1])
+    else:
+        where, rows = "inputs", [row.astype(np.float64) for row in read_sequences("inputs", inputs)]
+        names = [str(i) for i in range(len(rows))]
+    channels, window = rows[0].shape[1], data.form.window
+    if channels != data.input_size:
+        raise ValueError(f"{where}: must have {data.input_size} channels, as what was trained on, got {channels}")
+    for name, row in zip(names, rows, strict=True):
+        if window is not None and len(row) < window:
+            raise ValueError(f"{where}: series {name!r} must have at least window = {window} steps, got {len(row)}")
+    rows = rows if window is None else [row[-window:] for row in rows]
+    scale = data.input_scale
+    return names, [row.astype(np.float32) if scale is None else scale.apply(row) for row in rows]
+
+
+def _read_file(data: SequenceData, path: Path) -> Series:
+    """The series of a file, without what is to be predicted."""
+    form = data.form
+    if path.suffix in ARRAY_SUFFIXES:
+        return read_arrays(path, None)
+    if not form.values or path.suffix not in TABLE_SUFFIXES:
+        endings = (*(TABLE_SUFFIXES if form.values else ()), *ARRAY_SUFFIXES)
+        raise ValueError(f"{path}: must end in {', '.join(endings)}, as what was trained on")
+    columns = [*form.values, *(name for name in (form.series, form.time) if name)]
+    return group(read_table(path, list(dict.fromkeys(columns))), form.values, (), form.series, form.time, None)
