@@ -91,7 +91,7 @@ def test_an_option_that_a_body_does_not_have(option):
 def test_no_state_where_one_is_needed():
     body = Stateless(4, 6)
     out = run_body(body, X.to(torch.get_default_dtype()))
-    with pytest.raises(ValueError, match="body Stateless gave no state to go on from, which this needs"):
+    with pytest.raises(ValueError, match="body Stateless returned no state to continue from"):
         needs_state(body, out.state)
     lm = LanguageModel(Stateless(4, 4), 7)
     with pytest.raises(ValueError, match="body Stateless gave no state to go on from"):
@@ -151,5 +151,5 @@ def test_a_language_model_on_a_users_body():
         optimiser.step()
     assert lm.generate(torch.tensor([[0, 1]]), 6).tolist() == [[0, 1, 2, 3, 4, 0, 1, 2]]
     assert lm.generate([[0, 1], [3, 4]], 2) == [[0, 1, 2, 3], [3, 4, 0, 1]]
-    with pytest.raises(ValueError, match="body Gru gave no state to go on from"):
+    with pytest.raises(ValueError, match="body Gru returned no state to continue from"):
         lm.generate([[0, 1], [3]], 2)

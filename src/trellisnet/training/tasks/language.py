@@ -14,6 +14,7 @@ from trellisnet.core.checks import one_of
 from trellisnet.data.batches import Batch, Batches
 from trellisnet.data.files.columns import Columns
 from trellisnet.data.text.data import TextData
+from trellisnet.models.body import receptive_field
 from trellisnet.models.build import build_language_model
 from trellisnet.models.evaluation import perplexity
 from trellisnet.models.language import LanguageModel
@@ -21,7 +22,7 @@ from trellisnet.training.config import TEXT_DEFAULTS, Config
 from trellisnet.training.distribution import Workers
 from trellisnet.training.metrics import BITS, LOSS, PERPLEXITY
 from trellisnet.training.scoring import read_texts, score_texts
-from trellisnet.training.streaming import stream_columns
+from trellisnet.training.streaming import UNBOUNDED, stream_columns
 from trellisnet.training.tasks.base import Carried, Sums, Task
 
 SAMPLED = 10_000  # tokens of a text that its fingerprint is made of
@@ -117,6 +118,8 @@ class LanguageTask(Task):
 
     def protocol(self, evaluation: str | None = None) -> str:
         if (evaluation or self.training.evaluation) == "streaming":
+            if receptive_field(self.model.net) is None:
+                return f"streaming: every token once, columns after {UNBOUNDED} tokens of context"
             return "exact streaming: every token once, with its full receptive field"
         how = {"carry": "exact history", "repackage": "repackaged history"}.get(self.model.options.history)
         how = how or f"the first {self.model.options.horizon} steps of each as context"
