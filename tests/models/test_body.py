@@ -94,7 +94,7 @@ def test_no_state_where_one_is_needed():
     with pytest.raises(ValueError, match="body Stateless returned no state to continue from"):
         needs_state(body, out.state)
     lm = LanguageModel(Stateless(4, 4), 7)
-    with pytest.raises(ValueError, match="body Stateless gave no state to go on from"):
+    with pytest.raises(ValueError, match="body Stateless returned no state to continue from"):
         lm.generate(torch.tensor([[1, 2]]), 3)
 
 
