@@ -22,7 +22,7 @@ from measure import executed_products, interleaved, peak_memory, products, share
 from peers import SHAPES, PlainTrellis, Shape
 from trellisnet import TrellisNet
 from trellisnet.core.cells import CELLS
-from trellisnet.core.fusion import in_place_functions
+from trellisnet.core.engine.fusion import in_place_functions
 
 CONTESTANTS = ("plain", "store", "recompute", "lstm", "tcn")
 Rows = list[dict[str, Any]]

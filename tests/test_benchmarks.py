@@ -50,8 +50,8 @@ def test_executed_products_are_fewer_in_pairs(monkeypatch):
     steps = training_step("store", shape)
     direct = executed_products(steps)
     assert direct == products(shape)  # a narrow net makes no layer again
-    monkeypatch.setattr("trellisnet.core.pairs.PAIRED", 1)
-    monkeypatch.setattr("trellisnet.core.pairs.PAIRED_WIDTH", 1)
+    monkeypatch.setattr("trellisnet.core.engine.pairs.PAIRED", 1)
+    monkeypatch.setattr("trellisnet.core.engine.pairs.PAIRED_WIDTH", 1)
     hidden = 12 * (5 * 12 * 2) * 5 * 20  # of the five layers that have something below them
     assert direct - executed_products(steps) == hidden / 4
 

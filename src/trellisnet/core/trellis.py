@@ -12,18 +12,17 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from trellisnet.core import engine
+from trellisnet.core.batch import Batch, read_batch
 from trellisnet.core.cache import is_traced
-from trellisnet.core.call import Pass
 from trellisnet.core.cells import Cell, make_cell
 from trellisnet.core.checks import positive_int
-from trellisnet.core.history import AnyState, History, as_state
-from trellisnet.core.inject import is_narrow, plan_sources
+from trellisnet.core.engine.call import Pass
+from trellisnet.core.engine.sources import is_narrow, plan_sources
 from trellisnet.core.kernel import DenseKernel, Kernel, MixedGroupKernel
-from trellisnet.core.layout import Batch, read_batch
 from trellisnet.core.options import TrellisOptions, declared_by
 from trellisnet.core.plan import Rows, make_plan, take
 from trellisnet.core.precision import autocast_dtype, dtypes_for, floating_dtype, without_autocast
-from trellisnet.core.state import TrellisState
+from trellisnet.core.state import AnyState, History, TrellisState, as_state
 
 
 @dataclass(eq=False, repr=False)

@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from typing_extensions import Self, Unpack
 
 from trellisnet.core.checks import non_negative, one_of, positive_int, probability
-from trellisnet.core.history import AnyState
-from trellisnet.core.state import TrellisState
+from trellisnet.core.state import AnyState, TrellisState
 from trellisnet.core.trellis import TrellisNet
 from trellisnet.models import authors
 from trellisnet.models.dropout import channel_mask, embed, masked

@@ -14,9 +14,8 @@ from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 from typing_extensions import Unpack
 
 from trellisnet.core.checks import positive_int, probability
-from trellisnet.core.history import AnyState
 from trellisnet.core.precision import without_autocast
-from trellisnet.core.state import TrellisState
+from trellisnet.core.state import AnyState, TrellisState
 from trellisnet.core.trellis import TrellisNet
 from trellisnet.models.dropout import channel_mask, masked
 from trellisnet.models.heads.base import affine, at_least_single, to_compute

@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from torch import Tensor
 
-from trellisnet.core.call import Pass
+from trellisnet.core.engine.call import Pass
 
 # In a net of so many channels, making a level from its gates again is nothing beside its products; in a narrower one it
 # shows, so all levels are kept.

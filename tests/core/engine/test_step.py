@@ -6,7 +6,7 @@ import torch
 
 from reference import assert_close
 from trellisnet import TrellisNet
-from trellisnet.core import step
+from trellisnet.core.engine import step
 
 
 @torch.no_grad()

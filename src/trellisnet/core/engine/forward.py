@@ -11,14 +11,14 @@ from itertools import chain
 import torch
 from torch import Tensor
 
-from trellisnet.core.call import Inputs, Outputs, Pass, weighted
 from trellisnet.core.cells import InPlaceCell
-from trellisnet.core.fusion import in_place_functions, is_fused
-from trellisnet.core.keep import Keep, Kept, Room, TwoLevels
+from trellisnet.core.engine.call import Inputs, Outputs, Pass, weighted
+from trellisnet.core.engine.fusion import in_place_functions, is_fused
+from trellisnet.core.engine.pairs import Pairs
+from trellisnet.core.engine.storage import Keep, Kept, Room, TwoLevels
+from trellisnet.core.engine.tiles import Tile, Tiles, cut, most_rows
 from trellisnet.core.kernel import Term
-from trellisnet.core.pairs import Pairs
 from trellisnet.core.plan import channels_of, take
-from trellisnet.core.tiles import Tile, Tiles, cut, most_rows
 
 
 class Grid:

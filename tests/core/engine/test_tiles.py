@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from trellisnet.core.tiles import Tile, cut
+from trellisnet.core.engine.tiles import Tile, cut
 
 
 def test_a_tile_counts_from_the_first_row_of_its_layer():

@@ -8,8 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from trellisnet.core.call import Inputs, Outputs, Pass
 from trellisnet.core.cells import Cell, InPlaceCell
+from trellisnet.core.engine.call import Inputs, Outputs, Pass
 from trellisnet.core.plan import take
 
 

@@ -7,14 +7,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trellisnet.core import plain, step
-from trellisnet.core.backward import BackwardWalk
-from trellisnet.core.call import Inputs, Outputs, Pass
-from trellisnet.core.forward import Grid
-from trellisnet.core.inject import make_inputs
-from trellisnet.core.keep import drop_buffer, give_buffer, take_buffer
+from trellisnet.core.engine import plain, step
+from trellisnet.core.engine.backward import BackwardWalk
+from trellisnet.core.engine.call import Inputs, Outputs, Pass
+from trellisnet.core.engine.forward import Grid
+from trellisnet.core.engine.pairs import paired_layers
+from trellisnet.core.engine.sources import make_inputs
+from trellisnet.core.engine.storage import drop_buffer, give_buffer, take_buffer
 from trellisnet.core.kernel import Weights
-from trellisnet.core.pairs import paired_layers
 from trellisnet.core.state import TrellisState
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from trellisnet.core.call import Inputs
-from trellisnet.core.forward import Grid
-from trellisnet.core.keep import TwoLevels
+from trellisnet.core.engine.call import Inputs
+from trellisnet.core.engine.forward import Grid
+from trellisnet.core.engine.storage import TwoLevels
+from trellisnet.core.engine.tiles import Tile, Tiles
 from trellisnet.core.plan import Rows, add_, channels_of
-from trellisnet.core.tiles import Tile, Tiles
 
 Gradient = tuple[Tensor, Tensor | None]  # of a level's hidden state and memory, each (context + n, B, H)
 

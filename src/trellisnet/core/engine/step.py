@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from trellisnet.core.cache import remembered
-from trellisnet.core.call import Outputs, Pass, Recipe, weighted
 from trellisnet.core.cells import InPlaceCell
-from trellisnet.core.fusion import in_place_functions, is_fused
+from trellisnet.core.engine.call import Outputs, Pass, Recipe, weighted
+from trellisnet.core.engine.fusion import in_place_functions, is_fused
 from trellisnet.core.kernel import Weights
 from trellisnet.core.plan import Plan, Rows, as_rows, take
 from trellisnet.core.state import TrellisState

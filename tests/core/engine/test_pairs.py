@@ -9,7 +9,7 @@ import torch
 from reference import assert_as_specified, assert_close, gradients, make
 from trellisnet import TrellisNet
 from trellisnet.core import engine
-from trellisnet.core.pairs import Pairs
+from trellisnet.core.engine.pairs import Pairs
 
 WIDTH, GATES = 3, 8
 
@@ -18,8 +18,8 @@ WIDTH, GATES = 3, 8
 def paired(monkeypatch):
     """Even the smallest layers are paired; the fixture tells, call by call, which of them were."""
     calls, choose = [], engine.paired_layers
-    monkeypatch.setattr("trellisnet.core.pairs.PAIRED", 1)
-    monkeypatch.setattr("trellisnet.core.pairs.PAIRED_WIDTH", 1)
+    monkeypatch.setattr("trellisnet.core.engine.pairs.PAIRED", 1)
+    monkeypatch.setattr("trellisnet.core.engine.pairs.PAIRED_WIDTH", 1)
     monkeypatch.setattr(engine, "paired_layers", lambda *args: calls.append(choose(*args)) or calls[-1])
     return calls
 
@@ -59,10 +59,10 @@ def test_three_products_equal_four(steps, batch):
 @pytest.mark.parametrize("tile_rows", [1, 5, 1024])
 @pytest.mark.parametrize("memory", ["store", "recompute"])
 def test_equals_specification(monkeypatch, paired, memory, tile_rows, wide, cell):
-    monkeypatch.setattr("trellisnet.core.tiles.TILE", 1)
-    monkeypatch.setattr("trellisnet.core.tiles.TILE_ROWS", tile_rows)
-    monkeypatch.setattr("trellisnet.core.keep.WIDE", wide)
-    monkeypatch.setattr("trellisnet.core.keep.REMADE", 3)
+    monkeypatch.setattr("trellisnet.core.engine.tiles.TILE", 1)
+    monkeypatch.setattr("trellisnet.core.engine.tiles.TILE_ROWS", tile_rows)
+    monkeypatch.setattr("trellisnet.core.engine.storage.WIDE", wide)
+    monkeypatch.setattr("trellisnet.core.engine.storage.REMADE", 3)
     for input_size, (steps, batch) in product((2, 20), [(1, 1), (2, 3), (7, 1), (8, 2)]):
         net = make(input_size, cell=cell, memory=memory)
         assert_as_specified(net, torch.randn(steps, batch, input_size), depth=7)
@@ -100,7 +100,7 @@ def test_states_masks_and_tails_are_as_without_pairs(monkeypatch, paired, call, 
     x, h, c = (torch.randn(*shape, requires_grad=True) for shape in ((9, 2, input_size), (2, 6), (2, 6)))
     tensors, found = (x, h, c, *net.parameters()), []
     for least in (1, 10**6):
-        monkeypatch.setattr("trellisnet.core.pairs.PAIRED", least)
+        monkeypatch.setattr("trellisnet.core.engine.pairs.PAIRED", least)
         for state in ((h, c), net(x)[1]):
             y, after, aux = net(x, state, aux=True, **call)
             outputs = [y, aux] if after is None else [y, aux, after.h, after.c]
@@ -141,7 +141,7 @@ def test_single_precision_is_hardly_less_exact(monkeypatch, paired):
 
     exact, errors = run(copy.deepcopy(net).double(), x.double()), []
     for least in (1, 10**6):
-        monkeypatch.setattr("trellisnet.core.pairs.PAIRED", least)
+        monkeypatch.setattr("trellisnet.core.engine.pairs.PAIRED", least)
         errors.append([((a - b).norm() / b.norm()).item() for a, b in zip(run(net, x), exact, strict=True)])
     for in_pairs, alone in zip(*errors, strict=True):
         assert in_pairs < min(2e-6, 2 * alone)
@@ -150,14 +150,14 @@ def test_single_precision_is_hardly_less_exact(monkeypatch, paired):
 
 def test_small_and_narrow_layers_and_compiled_cells_are_not_paired(monkeypatch, paired):
     net, x = TrellisNet(2, 6, 3), torch.randn(9, 2, 2)
-    monkeypatch.setattr("trellisnet.core.pairs.PAIRED", 9 * 2 * 6)
+    monkeypatch.setattr("trellisnet.core.engine.pairs.PAIRED", 9 * 2 * 6)
     net(x)
     net(x[:-1])
     assert paired == [(False, True, True), (False, False, False)]
     with monkeypatch.context() as patch:
-        patch.setattr("trellisnet.core.pairs.PAIRED_WIDTH", 7)
+        patch.setattr("trellisnet.core.engine.pairs.PAIRED_WIDTH", 7)
         net(x)
     assert not any(paired[-1])
-    monkeypatch.setattr("trellisnet.core.pairs.is_fused", lambda call, device: True)
+    monkeypatch.setattr("trellisnet.core.engine.pairs.is_fused", lambda call, device: True)
     net(x)
     assert not any(paired[-1])

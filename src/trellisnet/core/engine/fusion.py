@@ -18,9 +18,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from trellisnet.core.call import Pass
 from trellisnet.core.cells import InPlaceCell
 from trellisnet.core.checks import one_of
+from trellisnet.core.engine.call import Pass
 
 _mode = ["auto"]  # a list, so that it can be set
 

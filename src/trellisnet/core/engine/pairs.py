@@ -21,8 +21,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from trellisnet.core.call import Inputs, Pass
-from trellisnet.core.fusion import is_fused
+from trellisnet.core.engine.call import Inputs, Pass
+from trellisnet.core.engine.fusion import is_fused
 
 # Layers of fewer hidden states take as long in pairs, and so do narrower ones: what the products save, more and smaller
 # operations cost. Measured with LSTM cells, widths from 16 to 700.

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from trellisnet.core.call import Pass
+from trellisnet.core.engine.call import Pass
 from trellisnet.core.plan import Rows
 
 # A CPU computes a layer in tiles of about so many gates: what one operation leaves is still in cache for the next, and

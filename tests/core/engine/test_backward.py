@@ -5,9 +5,9 @@ import torch
 
 from reference import assert_close, gradients
 from trellisnet import TrellisNet
-from trellisnet.core import keep
-from trellisnet.core.backward import BackwardWalk
-from trellisnet.core.forward import Grid
+from trellisnet.core.engine import storage as keep
+from trellisnet.core.engine.backward import BackwardWalk
+from trellisnet.core.engine.forward import Grid
 
 FROZEN = {
     "hidden kernel": ("weight_hidden", "weight_past", "weight_below_1"),

@@ -7,9 +7,9 @@ import torch
 
 from reference import assert_close, gradients
 from trellisnet import TrellisNet
-from trellisnet.core.call import Inputs
-from trellisnet.core.keep import Keep, drop_buffer, give_buffer, take_buffer
-from trellisnet.core.layout import read_batch
+from trellisnet.core.batch import read_batch
+from trellisnet.core.engine.call import Inputs
+from trellisnet.core.engine.storage import Keep, drop_buffer, give_buffer, take_buffer
 
 
 def test_recompute_keeps_less():
@@ -24,7 +24,7 @@ def test_recompute_keeps_less():
 
 
 def test_wide_nets_keep_little_more_than_their_gates(monkeypatch):
-    monkeypatch.setattr("trellisnet.core.keep.WIDE", 1)
+    monkeypatch.setattr("trellisnet.core.engine.storage.WIDE", 1)
     net, sizes = TrellisNet(20, 8, 16), []
     with torch.autograd.graph.saved_tensors_hooks(lambda t: sizes.append(t.numel()) or t, lambda t: t):
         net(torch.randn(100, 2, 20))
@@ -46,7 +46,7 @@ def test_what_is_made_again_finds_room_in_the_buffer(depth, tail):
 
 @pytest.mark.parametrize(("call", "products"), [({"tail": 3}, 1), ({}, 2)], ids=str)
 def test_only_where_all_steps_are_wanted_the_first_layer_is_made_again(monkeypatch, call, products):
-    monkeypatch.setattr("trellisnet.core.keep.WIDE", 1)
+    monkeypatch.setattr("trellisnet.core.engine.storage.WIDE", 1)
     multiplied, product = [], Inputs.product
     monkeypatch.setattr(Inputs, "product", lambda self, *args, **kw: multiplied.append(1) or product(self, *args, **kw))
     TrellisNet(20, 8, 6)(torch.randn(9, 2, 20), **call)[0].sum().backward()
@@ -57,7 +57,7 @@ def test_only_where_all_steps_are_wanted_the_first_layer_is_made_again(monkeypat
 @pytest.mark.parametrize("memory", ["store", "recompute"])
 @pytest.mark.parametrize("call", [{}, {"tail": 3}, {"lengths": [9, 4]}], ids=str)
 def test_retained_graph_gives_the_same_until_it_is_used_up(monkeypatch, call, memory, wide):
-    monkeypatch.setattr("trellisnet.core.keep.WIDE", wide)
+    monkeypatch.setattr("trellisnet.core.engine.storage.WIDE", wide)
     net = TrellisNet(3, 5, 20, dilation=(1, 2, 1), memory=memory, hidden_dropout=0.2)
     x = torch.randn(9, 2, 3, requires_grad=True)
     y, *_ = net(x, net(x)[1], **call)
@@ -90,7 +90,7 @@ def test_calls_that_wait_for_their_way_down_do_not_share_memory():
 
 
 def test_buffer_is_used_again_unless_it_is_far_too_large(monkeypatch):
-    monkeypatch.setattr("trellisnet.core.keep._local", threading.local())
+    monkeypatch.setattr("trellisnet.core.engine.storage._local", threading.local())
     like = torch.empty(0, dtype=torch.float32)
     first = take_buffer(100, like)
     give_buffer(first)
@@ -108,7 +108,7 @@ def test_buffer_is_used_again_unless_it_is_far_too_large(monkeypatch):
 
 
 def test_evaluation_lets_go_of_the_buffer(monkeypatch):
-    monkeypatch.setattr("trellisnet.core.keep._local", threading.local())
+    monkeypatch.setattr("trellisnet.core.engine.storage._local", threading.local())
     net, x = TrellisNet(3, 8, 6), torch.randn(9, 2, 3)
     net(x)[0].sum().backward()
     spare = drop_buffer()
@@ -120,7 +120,7 @@ def test_evaluation_lets_go_of_the_buffer(monkeypatch):
 
 
 def test_buffer_that_a_hook_has_replaced_is_not_written(monkeypatch):
-    monkeypatch.setattr("trellisnet.core.keep.WIDE", 1)
+    monkeypatch.setattr("trellisnet.core.engine.storage.WIDE", 1)
     net, x = TrellisNet(3, 8, 12), torch.randn(9, 2, 3)
     expected = gradients(net(x)[0], *net.parameters(), retain=False)
     packed = []

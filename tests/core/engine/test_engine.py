@@ -14,8 +14,9 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from reference import assert_close, gradients
 from trellisnet import TrellisNet
-from trellisnet.core import engine, plain
-from trellisnet.core.fusion import set_fusion
+from trellisnet.core import engine
+from trellisnet.core.engine import plain
+from trellisnet.core.engine.fusion import set_fusion
 
 
 @pytest.fixture

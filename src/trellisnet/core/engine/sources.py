@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from trellisnet.core.call import Inputs, Pass, Recipe
+from trellisnet.core.engine.call import Inputs, Pass, Recipe
 from trellisnet.core.kernel import Kernel, Weights
 from trellisnet.core.plan import Plan, Rows, as_rows, take
 from trellisnet.core.state import TrellisState
