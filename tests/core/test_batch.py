@@ -84,11 +84,9 @@ def test_lengths_equal_the_sequences_alone_and_ignore_what_lies_beyond():
     ],
 )
 @pytest.mark.parametrize("memory", ["store", "recompute"])
-@pytest.mark.parametrize("wide", [1, 1000])
 @pytest.mark.parametrize("tile_rows", [1, 1024])
 @pytest.mark.parametrize("tail", [1, 2, 5, 11])
-def test_tail_equals_the_end_of_the_full_run(monkeypatch, options, memory, wide, tile_rows, tail):
-    monkeypatch.setattr("trellisnet.core.engine.storage.WIDE", wide)
+def test_tail_equals_the_end_of_the_full_run(monkeypatch, options, memory, tile_rows, tail):
     monkeypatch.setattr("trellisnet.core.engine.tiles.TILE", 1)
     monkeypatch.setattr("trellisnet.core.engine.tiles.TILE_ROWS", tile_rows)
     net = make(memory=memory, aux_every=2, **options)

@@ -1,6 +1,9 @@
-"""A call with ordinary operations only: for tracing and export, `torch.func`, double backward, and cells of one's own.
+"""A call with ordinary operations: the engine to read after `naive.py`.
 
-The same plan and the same sums as the in-place walk, and what autograd makes of them.
+It computes the same cells as the fast walks, layer by layer, and leaves the gradients to autograd. It serves whatever
+those cannot: tracing and export, `torch.func`, double backward, and cells of the user's own.
+
+Shapes: n rows (steps) of a level, B sequences, H hidden channels, G gates.
 """
 
 from __future__ import annotations
@@ -8,59 +11,51 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from trellisnet.core.cells import Cell, InPlaceCell
-from trellisnet.core.engine.call import Inputs, Outputs, Pass
-from trellisnet.core.plan import take
+from trellisnet.core.call import Call, Injections, Inputs, Outputs
+from trellisnet.core.cells import Cell
 
 
-def is_needed(call: Pass) -> bool:
-    """Whether this call cannot run in place: a cell without a gradient of its own, or a tracer watching."""
-    return (
-        not isinstance(call.cell, InPlaceCell)
-        or torch.compiler.is_compiling()
-        or torch._C._get_tracing_state() is not None
-        or is_transformed()
-        or torch.autograd.forward_ad._current_level >= 0
-    )
-
-
-def is_transformed() -> bool:
-    """Whether a transformation of `torch.func` is at work."""
-    return torch._C._functorch.maybe_current_level() is not None
-
-
-def is_batched(tensor: Tensor | None) -> bool:
-    """Whether a tensor stands for a batch of tensors, as with `is_grads_batched`."""
-    functorch = torch._C._functorch
-    return tensor is not None and (functorch.is_batchedtensor(tensor) or functorch.is_legacy_batchedtensor(tensor))
-
-
-def run(call: Pass, inputs: Inputs) -> Outputs:
-    """Compute the plan, level after level."""
-    plan, wanted = call.plan, call.plan.wanted
-    sources = [source if source.dim() == 1 else inputs.product(source) for source in inputs.sources]
-    hidden, memory = [_level(call, inputs, 0, inputs.context_h)], [_level(call, inputs, 0, inputs.context_c)]
-    for i, layer in enumerate(plan.layers):
-        parts = []
+def run(call: Call, inputs: Inputs) -> Outputs:
+    """Compute every level of the plan from the one below it."""
+    injected = _injected(call, inputs)  # per layer (n, B, G*H), or None
+    hidden, memory = [_with_context(call, 0, inputs.context_h)], [_with_context(call, 0, inputs.context_c)]
+    for i, layer in enumerate(call.plan.layers):
+        h_parts, c_parts = [], []
         for b, block in enumerate(call.blocks):
-            pre = _source(call, sources, i, b, inputs.batch)
+            pre = _added(call, inputs, i, b, injected[i])
             for term in block.terms:
-                pre = pre + take(hidden[i], layer.taps[term.tap])[..., term.channels] @ inputs.weights[b][term.rows]
-            before = take(memory[i], layer.memory)[..., block.channels] if call.cell.has_memory else None
-            parts.append(_run_cell(call.cell, pre.unflatten(-1, (call.cell.gates, -1)), before))
-        h = torch.cat([part[0] for part in parts], -1)
+                pre = pre + hidden[i][layer.taps[term.tap]][..., term.channels] @ inputs.weights[b][term.rows]
+            before = memory[i][layer.memory][..., block.channels] if call.cell.has_memory else None
+            h, c = _run_cell(call.cell, pre.unflatten(-1, (call.cell.gates, -1)), before)
+            h_parts.append(h)
+            c_parts.append(c if c is not None else h)  # a cell without a memory: a stand-in, which nobody reads
+        h, c = torch.cat(h_parts, -1), torch.cat(c_parts, -1)
         h = h if inputs.mask is None else h * inputs.mask
-        c = torch.cat([part[1] for part in parts], -1) if call.cell.has_memory else h  # type: ignore[misc]
         if (alive := call.alive[i]) is not None:
             h, c = (torch.cat([z[..., :alive], torch.zeros_like(z[..., alive:])], -1) for z in (h, c))
-        hidden.append(_level(call, inputs, i + 1, inputs.context_h, h))
-        memory.append(_level(call, inputs, i + 1, inputs.context_c, c))
-    aux = torch.stack([hidden[level][-wanted:, :, call.output] for level in call.aux]) if call.aux else None
-    y = hidden[-1][-wanted:, :, call.output]
-    if not call.ends:
-        return y, aux, None, None
-    states = [torch.cat([take(z, rows) for z, rows in zip(zs[1:], call.ends, strict=True)]) for zs in (hidden, memory)]
-    return y, aux, states[0], states[1] if call.cell.has_memory else None
+        hidden.append(_with_context(call, i + 1, inputs.context_h, h))
+        memory.append(_with_context(call, i + 1, inputs.context_c, c))
+    return _outputs(call, hidden, memory)
+
+
+def _injected(call: Call, inputs: Inputs) -> list[Tensor | None]:
+    """What the input adds to each layer; layers of one dilation share the product."""
+    injections = Injections(call)
+    products = [gathered @ inputs.input_weight for gathered in injections.gather(inputs.x)]
+    return [
+        None if number is None else products[number][-layer.rows :]
+        for number, layer in zip(injections.of_layer, call.plan.layers, strict=True)
+    ]
+
+
+def _added(call: Call, inputs: Inputs, i: int, b: int, injected: Tensor | None) -> Tensor:
+    """What layer i adds to the products of block b: the bias, and in the first block the input's part."""
+    bias = inputs.biases[b]
+    if bias is None:
+        bias = inputs.input_weight.new_zeros(call.gate_widths[b])
+    if b == 0 and injected is not None:
+        return injected + bias
+    return bias.expand(call.plan.layers[i].rows, call.batch, -1)
 
 
 def _run_cell(cell: Cell, pre: Tensor, before: Tensor | None) -> tuple[Tensor, Tensor | None]:
@@ -76,28 +71,30 @@ def _run_cell(cell: Cell, pre: Tensor, before: Tensor | None) -> tuple[Tensor, T
     return result
 
 
-def _level(call: Pass, inputs: Inputs, level: int, context: Tensor | None, computed: Tensor | None = None) -> Tensor:
-    """A level in storage order: its left context, then what was computed (below the first layer: zeros)."""
+def _with_context(call: Call, level: int, contexts: Tensor | None, computed: Tensor | None = None) -> Tensor:
+    """A level in storage order: its left context, then what was computed (level 0: zeros)."""
+    rows, zero = call.plan.spans[level], torch.zeros((), dtype=call.dtype, device=call.device)
     if computed is None:
-        computed = inputs.sources[0].new_zeros(len(call.plan.levels[level].steps), inputs.batch, call.width)
-    known = len(call.plan.levels[level].context)
-    if not known:
-        return computed
-    if context is None or level < call.first_level:
-        left = computed.new_zeros(known, *computed.shape[1:])
+        computed = zero.expand(len(call.plan.levels[level].steps), call.batch, call.width)
+    if contexts is None or level < call.first_level:
+        left = zero.expand(rows, call.batch, call.width)
     else:
-        left = context[call.context(level)]
-    return torch.cat([left, computed])
+        left = contexts[call.contexts[level]]
+    return torch.cat([left, computed]) if rows else computed
 
 
-def _source(call: Pass, sources: list[Tensor], i: int, b: int, batch: int) -> Tensor:
-    s, rows, width = call.sources[i][b], call.plan.layers[i].rows, call.gate_widths[b]
-    source = sources[0].new_zeros(width) if s is None else sources[s]
-    return source.expand(rows, batch, width) if source.dim() == 1 else source[-rows:]
+def _outputs(call: Call, hidden: list[Tensor], memory: list[Tensor]) -> Outputs:
+    """What the call returns of its levels."""
+    outputs = [h[-call.plan.wanted :, :, call.output] for h in hidden]
+    aux = torch.stack([outputs[level] for level in call.aux]) if call.aux else None
+    if not call.ends:
+        return outputs[-1], aux, None, None
+    h, c = (torch.cat([z[rows] for z, rows in zip(zs[1:], call.ends, strict=True)]) for zs in (hidden, memory))
+    return outputs[-1], aux, h, c if call.cell.has_memory else None
 
 
 def gradients(
-    call: Pass, inputs: Inputs, grads: tuple[Tensor | None, ...], needed: tuple[bool, ...]
+    call: Call, inputs: Inputs, grads: tuple[Tensor | None, ...], needed: tuple[bool, ...]
 ) -> tuple[Tensor | None, ...]:
     """The gradients of the inputs that are needed: differentiable, if gradients are enabled."""
     create_graph = torch.is_grad_enabled()
@@ -111,6 +108,4 @@ def gradients(
     pairs = [(out, grad) for out, grad in zip(outputs, grads, strict=True) if out is not None and grad is not None]
     ends, starts = [out for out, _ in pairs], [grad for _, grad in pairs]
     found = iter(torch.autograd.grad(ends, asked, starts, create_graph=create_graph, allow_unused=True))
-    return tuple(
-        next(found) if need and tensor is not None else None for tensor, need in zip(flat, needed, strict=True)
-    )
+    return tuple(next(found) if need and z is not None else None for z, need in zip(flat, needed, strict=True))
