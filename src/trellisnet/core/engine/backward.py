@@ -13,7 +13,7 @@ from trellisnet.core.call import Call, Inputs
 from trellisnet.core.engine.forward import Layers
 from trellisnet.core.engine.products import ProductGradients, Products
 from trellisnet.core.engine.restore import Restorer
-from trellisnet.core.engine.storage import Kept, Layout, Level, Scratch, part_of, two_levels
+from trellisnet.core.engine.storage import Kept, Layout, Level, Scratch, add_to, part_of, two_levels
 from trellisnet.core.engine.tiles import Part, Tile
 
 
@@ -84,7 +84,7 @@ class _Backward:
             gradient.h[-wanted:, :, call.output].add_(grad_aux[call.aux.index(level)])
         for grad_level, grad_state in zip(gradient, grad_states, strict=True):
             if grad_level is not None and grad_state is not None:
-                grad_level[call.ends[level - 1]] += grad_state[call.state_rows[level - 1]]
+                add_to(grad_level, call.ends[level - 1], grad_state[call.state_rows[level - 1]])
 
     def _keep_context(self, level: int, gradient: Level) -> None:
         for grad_context, grad_level in zip(self.contexts, gradient, strict=True):

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from trellisnet.core.call import Call, Injections, Inputs
 from trellisnet.core.engine.pairs import Pairs
-from trellisnet.core.engine.storage import Scratch
+from trellisnet.core.engine.storage import Scratch, add_to
 from trellisnet.core.engine.tiles import Part, Tile, Tiling
 
 # Up to n channels of all input taps, the input is multiplied in every layer instead of once per dilation: the product
@@ -110,7 +110,7 @@ class ProductGradients:
                 weight_grad[term.rows].addmm_(below[read][..., term.channels].flatten(0, 1).t(), grad)
             if to is not None:
                 read_grad = grad @ self.inputs.weights[b][term.rows].t()
-                to[..., term.channels][read] += read_grad.unflatten(0, (-1, self.call.batch))
+                add_to(to[..., term.channels], read, read_grad.unflatten(0, (-1, self.call.batch)))
 
     def _added(self, i: int, b: int, part: Part, grad: Tensor) -> None:
         """The gradient of what is added to the products."""
@@ -140,7 +140,7 @@ class ProductGradients:
         for taps, grad in zip(self.products.injections.rows, self.gathered, strict=False):
             for rows, tap in zip(taps, grad.chunk(len(taps), -1), strict=True):
                 assert self.x is not None
-                self.x[rows] += tap
+                add_to(self.x, rows, tap)
         if self.paired is not None:
             for tap in (self.paired[0], self.paired[2]):
                 tap.add_(self.paired[1])

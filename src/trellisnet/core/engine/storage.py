@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeVar
 from torch import Tensor
 
 from trellisnet.core.call import Call
-from trellisnet.core.plan import Rows
+from trellisnet.core.plan import AnyRows, Rows
 
 T = TypeVar("T", bound=Tensor | None)
 
@@ -33,6 +33,14 @@ class Level(NamedTuple):
 def part_of(states: T, rows: Rows, channels: slice) -> T:
     """Some rows and channels of a level: a view, if the rows are a slice."""
     return None if states is None else states[rows][..., channels]  # type: ignore[return-value]
+
+
+def add_to(target: Tensor, rows: AnyRows, values: Tensor) -> None:
+    """Compute `target[rows] += values`, for a slice without a copy. No row occurs twice."""
+    if isinstance(rows, slice):
+        target[rows].add_(values)
+    else:
+        target[rows] += values
 
 
 @dataclass
