@@ -74,7 +74,7 @@ def products(shape: Shape) -> float:
     """
     net = TrellisNet(1, 1, shape.num_layers, dilation=shape.dilation)
     wanted = None if shape.tail is None else range(shape.steps - shape.tail, shape.steps)
-    plan = make_plan(shape.steps, wanted, net.history.dilations(shape.num_layers + 1), 2, torch.device("cpu"))
+    plan = make_plan(shape.steps, wanted, net.state_form.dilations(shape.num_layers + 1), 2, torch.device("cpu"))
     rows = sum(layer.rows for layer in plan.layers[1:]) * shape.batch  # nothing lies below the first layer
     hidden = 3 * rows * shape.hidden_size  # forward, and the gradients of the states and of the weights
     injected = 2 * plan.layers[0].rows * shape.batch * shape.input_size  # at least once; x wants no gradient

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import platform
 import sys
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +20,6 @@ from loop import loop
 from measure import executed_products, interleaved, peak_memory, products, share_of_peak, training_step
 from peers import SHAPES, PlainTrellis, Shape
 from trellisnet import TrellisNet
-from trellisnet.core.cells import CELLS
-from trellisnet.core.fusion import in_place_functions
 
 CONTESTANTS = ("plain", "store", "recompute", "lstm", "tcn")
 Rows = list[dict[str, Any]]
@@ -104,25 +101,6 @@ def _stream(inputs: int, hidden: int, layers: int) -> Rows:
     ]
 
 
-def fusion() -> Rows:
-    """The element-wise work of an LSTM cell on this CPU: eager in place, and compiled."""
-    rows = []
-    for count, hidden in ((440, 700), (1024, 600), (4032, 130)):
-        gates = torch.randn(count, 4, hidden)
-        states = torch.randn(6, count, hidden).unbind()
-        contestants = {}
-        for way, fused in (("eager", False), ("compiled", True)):
-            functions = in_place_functions(CELLS["lstm"], fused)
-            contestants[f"{way} forward"] = partial(functions.forward_, gates, *states[:3])
-            contestants[f"{way} backward"] = partial(functions.backward_, gates, *states[:2], *states[3:])
-        seconds = interleaved(contestants, rounds=2)
-        for way in ("forward", "backward"):
-            eager, compiled = seconds[f"eager {way}"], seconds[f"compiled {way}"]
-            rows.append({"rows x hidden": f"{count} x {hidden}", "cell": way, "eager ms": round(1000 * eager, 3)})
-            rows[-1] |= {"compiled ms": round(1000 * compiled, 3), "speedup": round(eager / compiled, 2)}
-    return rows
-
-
 def show(name: str, rows: Rows) -> None:
     """Print a section as a table."""
     columns = list(rows[0])
@@ -146,7 +124,6 @@ def main() -> None:
         "training": training,
         "memory": memory,
         "streaming": streaming,
-        "fusion": fusion,
         "generation": generation,
         "vocabulary": vocabulary,
         "loop": loop,

@@ -24,7 +24,7 @@ def make(input_size=2, **options):
 def naive(net: TrellisNet, x, left: Left | None = None, depth=None, mask=None):
     """All levels of the naive trellis: hidden and memory, each (levels, T, B, H)."""
     depth = depth or net.num_layers
-    weight_input, weight_hidden, bias = net.kernel.dense_weights()
+    weight_input, weight_hidden, bias = net.kernel.dense(net.weights())
     widths = None
     if net.staggered:
         widths = [sum(net.staggered[: i + 1]) for i in range(depth)]
@@ -34,7 +34,7 @@ def naive(net: TrellisNet, x, left: Left | None = None, depth=None, mask=None):
         weight_hidden,
         bias,
         net.cell,
-        net.history.dilations(depth),
+        net.state_form.dilations(depth),
         net.inject_every,
         mask,
         widths,

@@ -47,13 +47,12 @@ def test_products_of_the_pixel_shape():
 
 def test_executed_products_are_fewer_in_pairs(monkeypatch):
     shape = Shape("small", 20, 5, 6, 12, 2)
-    steps = training_step("store", shape)
-    direct = executed_products(steps)
-    assert direct == products(shape)  # a narrow net makes no layer again
-    monkeypatch.setattr("trellisnet.core.pairs.PAIRED", 1)
-    monkeypatch.setattr("trellisnet.core.pairs.PAIRED_WIDTH", 1)
+    direct = executed_products(training_step("store", shape))
+    assert direct == products(shape)
+    monkeypatch.setattr("trellisnet.core.engine.pairs.PAIRED", 1)
+    monkeypatch.setattr("trellisnet.core.engine.pairs.PAIRED_WIDTH", 1)
     hidden = 12 * (5 * 12 * 2) * 5 * 20  # of the five layers that have something below them
-    assert direct - executed_products(steps) == hidden / 4
+    assert direct - executed_products(training_step("store", shape)) == hidden / 4
 
 
 def test_the_share_of_the_peak_is_the_median_of_pairs(monkeypatch):

@@ -1,11 +1,10 @@
 """Which cells a plan computes, and the order of its rows."""
 
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trellisnet.core.plan import add_, channels_of, cone_plan, make_plan, take, whole_plan
+from trellisnet.core.plan import cone_plan, whole_plan
 
 
 def rows_of(rows, count):
@@ -62,28 +61,3 @@ def test_tail_of_a_deep_net_needs_a_quarter_less():
     plan = cone_plan(range(58, 110), (1,) * 59, 2)
     assert plan.cells / (58 * 110) == pytest.approx(0.73, abs=0.01)
     assert all(isinstance(rows, slice) for layer in plan.layers for rows in layer.taps)
-
-
-def test_plans_are_made_once():
-    key = (7, range(5, 7), (1, 2, 1), 2, torch.device("cpu"))
-    assert make_plan(*key) is make_plan(*key)
-
-
-@pytest.mark.parametrize(
-    "rows", [slice(1, 4), torch.tensor([3, 0, 2]), torch.tensor([[0, 3], [1, 1], [4, 2]])], ids=str
-)
-def test_add_is_the_adjoint_of_take(rows):
-    storage = torch.randn(5, 2, 3, requires_grad=True)
-    taken = take(storage, rows)
-    values = torch.randn_like(taken)
-    (expected,) = torch.autograd.grad(taken, storage, values)
-    actual = torch.zeros(5, 2, 3)
-    add_(actual, rows, values)
-    assert torch.equal(actual, expected)
-
-
-def test_what_is_all_of_a_tensor_is_no_view():
-    tensor = torch.zeros(3, 2)
-    assert channels_of(tensor, slice(0, 2)) is tensor
-    assert channels_of(tensor, slice(1, 2)).shape == (3, 1)
-    assert channels_of(None, slice(0, 2)) is None

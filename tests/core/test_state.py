@@ -84,7 +84,7 @@ def test_state_of_a_shallower_pass_serves_a_deeper_one():
     _, shallow = net(x[:5], depth=2)
     y, deep = net(x[5:], shallow, depth=6)
     h, c = shallow.h[-1:], shallow.c[-1:]
-    spans = net.history.spans(7)
+    spans = net.state_form.spans(7)
     assert deep.spans == (0, *spans[1:])
     # by hand: levels 1 and 2 as they were, every deeper level from the rows of level 2, the oldest repeated
     rows = [shallow.h[: spans[1]], shallow.h[spans[1] :]]

@@ -89,7 +89,7 @@ def test_it_streams_saves_trains_and_densifies(kind):
 def test_groups_are_computed_by_group_and_stay_apart():
     """A trained mixed-group net keeps the sparsity of the proof: no gradient crosses where the kernel has none."""
     net = from_rnn(nn.LSTM(3, 4, num_layers=2), horizon=3)
-    _, hidden, _ = net.kernel.dense_weights()
+    _, hidden, _ = net.kernel.dense(net.weights())
     older, newest = hidden.unflatten(2, (4, 8))
     assert older[4:, :, :4].eq(0).all()
     assert older[:4, :, 4:].eq(0).all()

@@ -64,14 +64,11 @@ def test_any_depth_with_the_same_weights(cell, depth):
 
 
 @pytest.mark.parametrize("cell", ["tanh", "relu", "lstm", "gru"])
-@pytest.mark.parametrize("wide", [1, 1000])
 @pytest.mark.parametrize("tiles", [1, 100])
 @pytest.mark.parametrize("options", [{}, {"groups": (2, 4)}, {"kernel_size": 3, "dilation": (2, 3)}])
-def test_tiles_and_kept_levels_change_nothing(monkeypatch, options, tiles, wide, cell):
-    monkeypatch.setattr("trellisnet.core.tiles.TILE", tiles)
-    monkeypatch.setattr("trellisnet.core.tiles.TILE_ROWS", 1)
-    monkeypatch.setattr("trellisnet.core.keep.WIDE", wide)
-    monkeypatch.setattr("trellisnet.core.keep.REMADE", 3)
+def test_tiles_and_kept_levels_change_nothing(monkeypatch, options, tiles, cell):
+    monkeypatch.setattr("trellisnet.core.engine.tiles.TILE", tiles)
+    monkeypatch.setattr("trellisnet.core.engine.tiles.TILE_ROWS", 1)
     for memory, input_size in product(("store", "recompute"), (2, 20)):  # narrow and wide
         net = make(input_size, cell=cell, memory=memory, **options)
         assert_as_specified(net, torch.randn(9, 2, input_size), depth=7)

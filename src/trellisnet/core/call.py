@@ -1,47 +1,62 @@
-"""One call of a trellis, as data: what is to be computed (`Pass`) and from what (`Inputs`)."""
+"""One call of a net as data: what `TrellisNet` asks of the engine (`Call`), and from which tensors (`Inputs`)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from trellisnet.core.cells import Cell
-from trellisnet.core.kernel import Block
-from trellisnet.core.plan import Plan, Rows
+from trellisnet.core.kernel import Block, Weights
+from trellisnet.core.plan import AnyRows, Plan, Rows, RowsPerSequence, as_rows
+from trellisnet.core.state import TrellisState
 
-
-class Recipe(NamedTuple):
-    """How a source is made: for which block, and from which rows of x for each tap (none: only the bias)."""
-
-    block: int
-    taps: tuple[Rows, ...]
+R = TypeVar("R")
+Outputs = tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]  # y, aux, state h, state c
 
 
 @dataclass(frozen=True, eq=False)
-class Pass:
-    """All about one call that is not a tensor."""
+class Call:
+    """What is to be computed. Calls of one form share one `Call`, and with it whatever the engine derives from it."""
 
     plan: Plan
     cell: Cell
     blocks: tuple[Block, ...]
-    sources: tuple[tuple[int | None, ...], ...]  # [layer][block]: which source is added to the products
+    input_taps: int
+    input_span: int  # inputs before the first step that the taps read
+    inject_every: int
     alive: tuple[int | None, ...]  # channels alive in each layer; None: all
     output: slice  # the output channels
     aux: tuple[int, ...]  # levels whose output is wanted too
-    ends: tuple[Rows, ...]  # for levels 1 and up, the rows of the state to return; empty: no state
-    first_level: int  # the given contexts begin at this level; below it they are zero
-    recipes: tuple[Recipe, ...]  # how the sources are made
-    input_span: int  # so many inputs before the first step stand before x in the recipes
-    narrow: bool  # sources from the input are multiplied in every layer, not once for all layers of a dilation
+    ends: tuple[AnyRows, ...]  # for levels 1 and up, the rows of the state to return; empty: no state
+    context_rows: Sequence[int] | None  # rows of the given state that are the contexts; None: no state is given
+    first_level: int  # the contexts begin at this level; below it they are zero
     recompute: bool
+    batch: int
+    device: torch.device
     dtype: torch.dtype  # to compute in
     result_dtype: torch.dtype
+    picked: RowsPerSequence | None  # which of the wanted steps each sequence picks; None: all
+    _derived: dict[Any, Any] = field(default_factory=dict)
+
+    def derive(self, make: Callable[[Call], R]) -> R:
+        """Return `make(call)`, computed once. The one cache of what follows from shapes alone."""
+        if make not in self._derived:
+            with torch.inference_mode(False):  # it may serve training later
+                self._derived[make] = make(self)
+        result: R = self._derived[make]
+        return result
+
+    @property
+    def depth(self) -> int:
+        """The number of layers."""
+        return len(self.plan.layers)
 
     @property
     def width(self) -> int:
@@ -49,81 +64,98 @@ class Pass:
         return int(self.blocks[-1].channels.stop)
 
     @property
-    def gate_widths(self) -> list[int]:
-        """The number of pre-activations of each block."""
-        return [self.cell.gates * int(block.channels.stop - block.channels.start) for block in self.blocks]
+    def zero_below(self) -> bool:
+        """Whether level 0 is all zeros: it has no context."""
+        return self.context_rows is None or self.first_level == 1
 
     @cached_property
-    def state_starts(self) -> tuple[int, ...]:
-        """Where the rows of each level from 1 on begin in the state to return, and where the last of them end."""
-        counts = [rows.stop - rows.start if isinstance(rows, slice) else len(rows) for rows in self.ends]
-        return tuple(accumulate(counts, initial=0))
+    def gate_widths(self) -> tuple[int, ...]:
+        """The number of pre-activations of each block."""
+        return tuple(self.cell.gates * block.width for block in self.blocks)
 
-    def shared_products(self, layers: Iterable[int]) -> dict[int, tuple[int, int]]:
-        """The sources to be multiplied once for these layers, the lowest first; of each the rows and the channels."""
-        shapes: dict[int, tuple[int, int]] = {}
-        for i in layers if not self.narrow else ():
-            for s, width in zip(self.sources[i], self.gate_widths, strict=True):
-                if s is not None and self.recipes[s].taps:
-                    shapes.setdefault(s, (self.plan.layers[i].rows, width))
-        return shapes
+    @cached_property
+    def contexts(self) -> tuple[slice, ...]:
+        """Where the context of each level lies among those of all levels; of a level below `first_level`: nowhere."""
+        spans = (0,) * self.first_level + self.plan.spans[self.first_level :]
+        return _consecutive(spans)
 
-    def empty_outputs(self, inputs: Inputs) -> Outputs:
-        """Room for what the call returns: y, aux, state h, state c."""
-        y = inputs.sources[0].new_empty(self.plan.wanted, inputs.batch, self.output.stop - self.output.start)
-        state_h = y.new_empty(self.state_starts[-1], inputs.batch, self.width) if self.ends else None
-        state_c = None if state_h is None or not self.cell.has_memory else torch.empty_like(state_h)
-        return y, y.new_empty(len(self.aux), *y.shape) if self.aux else None, state_h, state_c
+    @cached_property
+    def state_rows(self) -> tuple[slice, ...]:
+        """Where the rows of level 1, 2, ... lie in the state to return."""
+        return _consecutive(self.plan.spans[1:])
 
-    def context(self, level: int) -> slice:
-        """Where the context of a level lies among those of all levels."""
-        spans = self.plan.spans
-        start = sum(spans[self.first_level : level])
-        return slice(start, start + spans[level])
+
+def _consecutive(counts: Sequence[int]) -> tuple[slice, ...]:
+    stops = list(accumulate(counts))
+    return tuple(slice(stop - count, stop) for stop, count in zip(stops, counts, strict=True))
 
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """The tensors of one call.
+    """The tensors that a call is a function of; its gradients have the same form."""
 
-    A source is what is added to the hidden products of a layer: a bias (G*H), or what was gathered from the input
-    (rows, B, K), which is still to be multiplied.
-    """
-
+    x: Tensor  # (S + T, B, C): the inputs before the first step, as far back as the taps read, then x
     mask: Tensor | None  # (B, H)
     context_h: Tensor | None  # (context rows of all levels, B, H); None: zeros
     context_c: Tensor | None
-    input_weight: Tensor  # (K, G*H)
-    input_bias: Tensor | None  # (G*H), to be added to the products with it
-    weights: list[Tensor]  # (channels of all terms, G*H), one a block
-    sources: list[Tensor]
+    input_weight: Tensor  # (input taps * C, G*H)
+    weights: list[Tensor]  # per block (channels of all terms, G*H)
+    biases: list[Tensor | None]  # per block (G*H)
 
     def flat(self) -> tuple[Tensor | None, ...]:
-        """As one tuple, for autograd."""
-        rest = (self.mask, self.context_h, self.context_c, self.input_weight, self.input_bias)
-        return (*rest, *self.weights, *self.sources)
+        """All as one tuple, for autograd."""
+        first = (self.x, self.mask, self.context_h, self.context_c, self.input_weight)
+        return (*first, *self.weights, *self.biases)
 
     @staticmethod
     def of(flat: tuple[Tensor | None, ...], blocks: int) -> Inputs:
         """The inverse of `flat`."""
-        mask, context_h, context_c, weight, bias, *rest = flat
-        return Inputs(mask, context_h, context_c, weight, bias, rest[:blocks], rest[blocks:])  # type: ignore[arg-type]
-
-    def product(self, source: Tensor, out: Tensor | None = None) -> Tensor:
-        """What a source from the input, or some rows of it, contributes: (rows, B, G*H)."""
-        out = None if out is None else out.flatten(0, 1)
-        product = weighted(source.flatten(0, 1), self.input_weight, self.input_bias, out)
-        return product.view(*source.shape[:2], -1)
-
-    @property
-    def batch(self) -> int:
-        """The number of sequences: the input always enters the first layer, so the first source tells."""
-        return self.sources[0].shape[1]
+        x, mask, context_h, context_c, input_weight, *rest = flat
+        return Inputs(x, mask, context_h, context_c, input_weight, rest[:blocks], rest[blocks:])  # type: ignore[arg-type]
 
 
-def weighted(matrix: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor | None = None) -> Tensor:
-    """The product of a matrix with a weight, and the bias."""
-    return torch.mm(matrix, weight, out=out) if bias is None else torch.addmm(bias, matrix, weight, out=out)
+def make_inputs(call: Call, weights: Weights, x: Tensor, state: TrellisState | None, mask: Tensor | None) -> Inputs:
+    """Collect the tensors of a call on x (T, B, C)."""
+    context_h = context_c = left = None
+    if state is not None:
+        assert call.context_rows is not None
+        left, (context_h, context_c) = state.x, state.take(call.context_rows)
+    if call.input_span:
+        x = F.pad(x, (0, 0, 0, 0, call.input_span, 0)) if left is None else torch.cat([left, x])
+    return Inputs(x, mask, context_h, context_c, weights.input, weights.hidden, weights.biases)
 
 
-Outputs = tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]  # y, aux, state h, state c
+class Injections:
+    """Which layers of a call add the input, and which rows of x they read.
+
+    An injected layer adds a linear map of a few steps of x to its products. Layers of one dilation read the same steps,
+    so there is one injection per dilation, of the lowest layer that uses it: the rows of the others are its last.
+    """
+
+    def __init__(self, call: Call) -> None:
+        self.rows: list[tuple[Rows, ...]] = []  # per injection and tap: rows of `Inputs.x`
+        self.of_layer: list[int | None] = []  # the injection of each layer; None: the input does not enter it
+        self.lengths: list[int] = []  # the steps of each injection
+        numbers: dict[int, int] = {}  # by dilation
+        for i, layer in enumerate(call.plan.layers):
+            if i % call.inject_every:
+                self.of_layer.append(None)
+                continue
+            if layer.dilation not in numbers:
+                numbers[layer.dilation] = len(self.rows)
+                self.rows.append(_input_rows(call, i))
+                self.lengths.append(layer.rows)
+            self.of_layer.append(numbers[layer.dilation])
+
+    def gather(self, x: Tensor) -> list[Tensor]:
+        """What each injection multiplies: (n, B, input taps * C)."""
+        return [torch.cat([x[rows] for rows in taps], -1) for taps in self.rows]
+
+
+def _input_rows(call: Call, i: int) -> tuple[Rows, ...]:
+    """Per tap, the rows of `Inputs.x` that the steps computed by layer i read."""
+    steps, dilation = call.plan.levels[i + 1].steps, call.plan.layers[i].dilation
+    shifts = [call.input_span - (call.input_taps - 1 - j) * dilation for j in range(call.input_taps)]
+    if isinstance(steps, range):
+        return tuple(slice(steps.start + shift, steps.stop + shift) for shift in shifts)
+    return tuple(as_rows([step + shift for step in steps], call.device) for shift in shifts)

@@ -1,15 +1,12 @@
 """Cells: how pre-activations become a state.
 
-A cell sees the pre-activations of one position of one layer and the memory of the layer below, one
-dilation earlier, and gives the new hidden state and the new memory. Shapes: N any leading dimensions,
-G gates, H channels.
+A cell maps the pre-activations of one step of one layer, and the memory of the level below one dilation earlier, to
+the new hidden state and the new memory. Shapes: N any leading dimensions, G gates, H channels.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -24,12 +21,12 @@ Views = tuple[Tensor, ...]
 
 
 class Cell:
-    """Base class for a cell of one's own: set `gates`, `has_memory`, and write `__call__`.
+    """Base class of a user's cell: set `gates`, `has_memory`, and write `__call__`.
 
-    Ordinary torch operations are enough: gradients come from autograd. The hidden state is what the next
-    layer's convolution reads (dropout masks it); the memory goes to the next layer's cell unmasked.
-    A cell with parameters also derives from `nn.Module`, and writes `forward` instead of `__call__`. With a mixed-group
-    kernel the cell is called for one group at a time, and H is the width of that group.
+    Ordinary torch operations are enough: gradients come from autograd. The next layer's convolution reads the hidden
+    state (dropout masks it); the next layer's cell reads the memory, unmasked. A cell with parameters also derives from
+    `nn.Module`, and writes `forward` instead of `__call__`. With a mixed-group kernel the cell is called for one group
+    at a time, and H is the width of that group.
 
     >>> class Highway(Cell):
     ...     gates, has_memory = 2, True
@@ -46,27 +43,27 @@ class Cell:
     gates: int
     has_memory: bool
     weight_scale: float = 1.0  # weights start from U(-s/sqrt(H), s/sqrt(H)); see docs/initialisation.md
-    gate_biases: tuple[float, ...] | None = None  # where the biases start, one value a gate; None: zero
+    gate_biases: tuple[float, ...] | None = None  # initial biases, one value per gate; None: zero
 
     def __call__(self, pre: Tensor, memory: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """Map pre-activations (..., G, H) and the memory (..., H) to a hidden state and a memory (..., H).
 
-        How many dimensions come first varies: index from the end.
+        The number of leading dimensions varies: index from the end.
         """
-        if isinstance(self, nn.Module):  # also where `Cell` stands first among the bases
+        if isinstance(self, nn.Module):  # also if `Cell` is the first of the bases
             state: tuple[Tensor, Tensor | None] = nn.Module.__call__(self, pre, memory)
             return state
         raise TypeError(f"{type(self).__name__} does not define __call__(pre, memory)")
 
 
 class InPlaceCell(Cell, ABC):
-    """A cell that also knows its own gradient, so that the engine can run it without autograd's storage.
+    """A cell with a gradient of its own, so that the engine can run it in place and without autograd's storage.
 
-    The memory is None in the first layer of a sequence without history, where it is all zeros.
+    The memory is None in the first layer of a sequence without a state, where it is all zeros.
     """
 
     def views(self, pre: Tensor) -> Views:
-        """The parts of `pre` (N, G, H) that the following work on: apart, so that a stream makes them only once."""
+        """The parts of `pre` (N, G, H) that the other methods work on. Separate, so that a stream makes them once."""
         return pre.unbind(-2)
 
     @abstractmethod
@@ -74,25 +71,19 @@ class InPlaceCell(Cell, ABC):
         """Turn pre-activations into gates, in place."""
 
     def remember_(self, views: Views, memory: Tensor | None, memory_out: Tensor) -> None:
-        """Write the new memory (N, H) that the gates make of the memory before; for cells that have one."""
+        """Write the new memory (N, H), from the gates and the memory before; for cells that have one."""
         raise TypeError(f"{type(self).__name__} has a memory, but does not define remember_(views, memory, memory_out)")
 
     @abstractmethod
     def expose_(self, views: Views, memory_out: Tensor | None, hidden_out: Tensor) -> None:
-        """Write the new hidden state (N, H) that the gates make of the new memory."""
+        """Write the new hidden state (N, H), from the gates and the new memory."""
 
     def forward_(self, views: Views, memory: Tensor | None, hidden_out: Tensor, memory_out: Tensor | None) -> None:
-        """All in one: from pre-activations to the new state."""
+        """All three: from pre-activations to the new hidden state and memory."""
         self.activate_(views)
         if memory_out is not None:
             self.remember_(views, memory, memory_out)
         self.expose_(views, memory_out, hidden_out)
-
-    def prepared(
-        self, views: Views, memory: Tensor | None, hidden_out: Tensor, memory_out: Tensor | None
-    ) -> Sequence[Callable[[], object]]:
-        """`forward_` on these tensors as calls without arguments, for a stream, which makes them again and again."""
-        return [partial(self.forward_, views, memory, hidden_out, memory_out)]
 
     @abstractmethod
     def backward_(
@@ -104,9 +95,9 @@ class InPlaceCell(Cell, ABC):
         grad_memory: Tensor | None,
         grad_memory_before: Tensor | None,
     ) -> None:
-        """Turn the gates into the gradients of `pre`, in place, and write the gradient of the memory before.
+        """Overwrite the gates with the gradients of `pre`, and write the gradient of the memory before.
 
-        May use the incoming gradients and `memory_out` as scratch space.
+        May use the incoming gradients and `memory_out` as scratch.
         """
 
 
@@ -179,18 +170,6 @@ class LstmCell(InPlaceCell):
         assert memory_out is not None
         torch.tanh(memory_out, out=hidden_out).mul_(views[3])
 
-    def prepared(self, views, memory, hidden_out, memory_out):  # type: ignore[no-untyped-def]
-        # one by one: in a small net, the functions around them would take a tenth of a layer's time
-        sigmoids, i, f, o, g = views
-        return (
-            sigmoids.sigmoid_,
-            g.tanh_,
-            partial(torch.mul, f, memory, out=memory_out),
-            partial(memory_out.addcmul_, i, g),
-            partial(torch.tanh, memory_out, out=hidden_out),
-            partial(hidden_out.mul_, o),
-        )
-
     def backward_(self, gates, memory, memory_out, grad_hidden, grad_memory, grad_memory_before):  # type: ignore[no-untyped-def]
         i, f, o, g = gates.unbind(-2)
         squashed = memory_out.tanh_()
@@ -214,9 +193,9 @@ class LstmCell(InPlaceCell):
 class GruCell(InPlaceCell):
     """The GRU cell as torch defines it. Gates: reset, update, and the two parts of the candidate.
 
-    The candidate is tanh(a + reset * b): in `nn.GRU`, a is the input's part and b the hidden state's.
-    Here both are outputs of the kernel, so a dense trellis learns what goes where, and `from_rnn`
-    restores torch's cell exactly. The memory is the hidden state before dropout.
+    The candidate is tanh(a + reset * b): in `nn.GRU`, a is the input's part and b the hidden state's. Here both are
+    outputs of the kernel: a dense trellis learns what enters where, and `from_rnn` gives torch's cell exactly. The
+    memory is the hidden state before dropout.
     """
 
     gates, has_memory = 4, True
@@ -275,7 +254,7 @@ def make_cell(cell: str | Cell) -> Cell:
         if not isinstance(getattr(cell, "has_memory", None), bool):
             raise ValueError(f"cell.has_memory must be True or False, got {getattr(cell, 'has_memory', None)!r}")
         if cell.gate_biases is not None and len(cell.gate_biases) != cell.gates:
-            raise ValueError(f"cell.gate_biases must have {cell.gates} values, one a gate, got {cell.gate_biases}")
+            raise ValueError(f"cell.gate_biases must have {cell.gates} values, one per gate, got {cell.gate_biases}")
         return cell
     if not isinstance(cell, str):
         raise TypeError(f"cell must be a name or a Cell, got {cell!r}")

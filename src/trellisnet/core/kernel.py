@@ -1,12 +1,12 @@
 """The tied weights of a trellis: one dense kernel, or the mixed-group kernel of theorem 1.
 
 A kernel is a list of blocks. A block computes the gates of some hidden channels as a sum of terms, each a product
-of one tap's channels with some rows of the block's matrix. A dense kernel is a single block with a term a tap; a
-mixed-group kernel has a block a group. The engine knows blocks and terms only. Weight norm and DropConnect happen in
-`materialise`, once a pass. Shapes: G gates, H hidden, C input channels, K taps (the oldest first).
+of one tap's channels with some rows of the block's matrix. A dense kernel is a single block with one term per tap; a
+mixed-group kernel has one block per group. The input enters the first block. Weight norm and DropConnect happen in
+`materialise`, once per pass. Shapes: G gates, H hidden channels, C input channels, K taps (the oldest first).
 
-Weights are stored as they multiply, (K, channels, G*H): then the taps of a kernel are one matrix as they lie in memory,
-and products are faster than with the transpose, those of a single row nearly twice.
+Weights are stored as they multiply, (K, channels, G*H): the taps of a kernel are then one matrix in memory, and
+products are faster than with the transpose, those of a single row nearly twice.
 """
 
 from __future__ import annotations
@@ -38,39 +38,57 @@ class Term:
 
 @dataclass(frozen=True)
 class Block:
-    """Some hidden channels, the terms their gates are the sum of, and whether the input enters here."""
+    """Some hidden channels, and the terms their gates are the sum of."""
 
     channels: slice
     terms: tuple[Term, ...]
-    injected: bool
 
     @staticmethod
-    def of(channels: slice, reads: Sequence[tuple[int, slice]], injected: bool) -> Block:
-        """A block with a term for each pair of a tap and its channels, whose rows follow each other."""
+    def of(channels: slice, reads: Sequence[tuple[int, slice]]) -> Block:
+        """Make a block with one term for each pair (tap, channels); the rows of the terms are consecutive."""
         starts = accumulate((read.stop - read.start for _, read in reads), initial=0)
         terms = (Term(*read, slice(*rows)) for read, rows in zip(reads, pairwise(starts), strict=True))
-        return Block(channels, tuple(terms), injected)
+        return Block(channels, tuple(terms))
+
+    @property
+    def width(self) -> int:
+        """The number of hidden channels."""
+        return int(self.channels.stop - self.channels.start)
 
 
 class Weights(NamedTuple):
     """A kernel as the engine uses it, after weight norm and dropout."""
 
-    hidden: list[Tensor]  # one (channels of all terms, G*H) a block
-    input: Tensor  # (input taps * C, G*H of the injected block)
-    biases: list[Tensor | None]  # one (G*H) a block
+    hidden: list[Tensor]  # per block (channels of all terms, G*H)
+    input: Tensor  # (input taps * C, G*H of the first block)
+    biases: list[Tensor | None]  # per block (G*H)
 
     def to(self, dtype: torch.dtype) -> Weights:
-        """The same in another dtype."""
+        """Convert to another dtype."""
         biases = [None if bias is None else bias.to(dtype) for bias in self.biases]
         return Weights([matrix.to(dtype) for matrix in self.hidden], self.input.to(dtype), biases)
 
 
 def from_first_layout(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """Tensors as version 0.1.0 saved them, the kernel under that prefix still (K, G*H, channels), in today's layout."""
+    """Convert tensors of version 0.1.0, whose kernels under `prefix` are (K, G*H, channels), to today's layout."""
     return {
         name: tensor.transpose(1, 2).contiguous() if name.startswith(prefix) and tensor.dim() == 3 else tensor
         for name, tensor in tensors.items()
     }
+
+
+class Drop(NamedTuple):
+    """DropConnect as one pass applies it: with the paper, to the older taps only."""
+
+    probability: float
+    all_taps: bool = False
+
+    def apply(self, weight: Tensor, older_taps: int) -> Tensor:
+        """Drop entries of a weight (K, channels, G*H) whose first taps are the older ones."""
+        if self.all_taps:
+            return F.dropout(weight, self.probability)
+        older, newest = weight[:older_taps], weight[older_taps:]
+        return torch.cat([F.dropout(older, self.probability), newest])
 
 
 class Kernel(nn.Module, ABC):
@@ -78,7 +96,7 @@ class Kernel(nn.Module, ABC):
 
     _version = 2  # torch writes it beside a state_dict
     blocks: tuple[Block, ...]
-    input_taps: int  # through how many of the newest taps the input enters
+    input_taps: int  # the input enters through the newest n taps
     weight_names: tuple[str, ...]
     bias_names: tuple[str, ...]
 
@@ -87,7 +105,6 @@ class Kernel(nn.Module, ABC):
         self.gates, self.taps = cell.gates, options.kernel_size
         self.weight_scale = cell.weight_scale
         self.gate_biases = cell.gate_biases or (0.0,) * cell.gates
-        self.weight_dropout, self.drop_all_taps = options.weight_dropout, options.drop_all_taps
 
     def _load_from_state_dict(
         self, state_dict: dict[str, Tensor], prefix: str, local_metadata: dict[str, Any], *rest: Any
@@ -106,7 +123,7 @@ class Kernel(nn.Module, ABC):
             parametrizations.weight_norm(self, name, dim=2)
 
     def reset_parameters(self, init: str, hidden_size: int) -> None:
-        """Start anew: "uniform" (the default) or "paper", the authors' N(0, 0.01) for everything."""
+        """Draw all parameters: "uniform" (the default) or "paper", the authors' N(0, 0.01) for everything."""
         bound = self.weight_scale / math.sqrt(hidden_size)
         with torch.no_grad():
             for name in self.weight_names:
@@ -121,7 +138,7 @@ class Kernel(nn.Module, ABC):
                     bias.copy_(start.repeat_interleave(len(bias) // self.gates))
 
     def set_weight(self, name: str, value: Tensor) -> None:
-        """Set a weight to a value, through weight norm where it is on."""
+        """Set a weight to a value, also under weight norm."""
         with torch.no_grad():
             if parametrize.is_parametrized(self, name):
                 setattr(self, name, value)
@@ -129,59 +146,50 @@ class Kernel(nn.Module, ABC):
                 getattr(self, name).copy_(value)
 
     def bias_parameters(self) -> list[nn.Parameter]:
-        """The biases, one a block; none for a kernel without."""
+        """The biases, one per block; none for a kernel without."""
         return [getattr(self, name) for name in self.bias_names]
 
-    def _weight(self, name: str, older_taps: int, dropped: bool) -> Tensor:
-        """The taps of a weight as one matrix, under DropConnect, which by default acts on the older taps only."""
-        return self._taps(name, older_taps, dropped).flatten(0, 1)
+    def _weight(self, name: str, older_taps: int, drop: Drop | None) -> Tensor:
+        """The taps of a weight as one matrix, under DropConnect."""
+        return self._taps(name, older_taps, drop).flatten(0, 1)
 
-    def _taps(self, name: str, older_taps: int, dropped: bool) -> Tensor:
-        if not (dropped and self.training and self.weight_dropout):
+    def _taps(self, name: str, older_taps: int, drop: Drop | None) -> Tensor:
+        if drop is None or not drop.probability:
             weight: Tensor = getattr(self, name)
             return weight
         if not parametrize.is_parametrized(self, name):
-            return self._drop(getattr(self, name), older_taps)
+            return drop.apply(getattr(self, name), older_taps)
         # with weight norm, the direction is dropped before it is normalised, as the authors do
         norm: Any = self.get_submodule(f"parametrizations.{name}")
-        direction = self._drop(norm.original1, older_taps)
+        direction = drop.apply(norm.original1, older_taps)
         empty = direction.eq(0).all(dim=1, keepdim=True).all(dim=0, keepdim=True)
         weight = norm[0](norm.original0, torch.where(empty, 1, direction))
         return torch.where(empty, 0, weight)  # a gate that lost all its weights has no direction
 
-    def _drop(self, weight: Tensor, older_taps: int) -> Tensor:
-        if self.drop_all_taps:
-            return F.dropout(weight, self.weight_dropout)
-        older, newest = weight[:older_taps], weight[older_taps:]
-        return torch.cat([F.dropout(older, self.weight_dropout), newest])
-
     @abstractmethod
-    def _weights(self, dropped: bool) -> tuple[list[Tensor], Tensor]:
+    def _matrices(self, drop: Drop | None) -> tuple[list[Tensor], Tensor]:
         """The matrices of the blocks, and that of the input."""
 
-    def materialise(self, dtype: torch.dtype, dropped: bool = True) -> Weights:
+    def materialise(self, dtype: torch.dtype, drop: Drop | None = None) -> Weights:
         """The weights of one pass: normalised, dropped and cast once, whatever the number of layers."""
-        hidden, input_weight = self._weights(dropped)
+        hidden, input_weight = self._matrices(drop)
         weights = Weights(hidden, input_weight, list(self.bias_parameters()) or [None] * len(self.blocks))
         return weights if dtype == input_weight.dtype else weights.to(dtype)
 
-    def dense_weights(self, dropped: bool = True) -> tuple[Tensor, Tensor, Tensor | None]:
-        """The kernel written out as dense weights (K, C, G*H), (K, H, G*H) and a bias (G*H)."""
-        weights = self.materialise(self.dtype, dropped)
+    def dense(self, weights: Weights) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Write weights of this kernel out as dense ones: (K, C, G*H), (K, H, G*H) and a bias (G*H)."""
         width = self.blocks[-1].channels.stop
         hidden = weights.input.new_zeros(self.taps, width, self.gates, width)
         inputs = weights.input.new_zeros(self.taps, len(weights.input) // self.input_taps, self.gates, width)
         bias = weights.input.new_zeros(self.gates, width)
+        taps = weights.input.unflatten(0, (self.input_taps, -1)).unflatten(2, (self.gates, -1))
+        inputs[self.taps - self.input_taps :, ..., self.blocks[0].channels] = taps
         for block, matrix, block_bias in zip(self.blocks, weights.hidden, weights.biases, strict=True):
             for term in block.terms:
                 hidden[term.tap, term.channels, :, block.channels] = matrix[term.rows].unflatten(1, (self.gates, -1))
-            if block.injected:
-                taps = weights.input.unflatten(0, (self.input_taps, -1)).unflatten(2, (self.gates, -1))
-                inputs[self.taps - self.input_taps :, ..., block.channels] = taps
             if block_bias is not None:
                 bias[:, block.channels] = block_bias.unflatten(0, (self.gates, -1))
-        has_bias = weights.biases[0] is not None
-        return inputs.flatten(2), hidden.flatten(2), bias.flatten() if has_bias else None
+        return inputs.flatten(2), hidden.flatten(2), bias.flatten() if self.bias_names else None
 
     @property
     def dtype(self) -> torch.dtype:
@@ -192,8 +200,7 @@ class Kernel(nn.Module, ABC):
         return next(self.get_submodule(f"parametrizations.{name}").parameters()).dtype
 
     def extra_repr(self) -> str:
-        drop = f", weight_dropout={self.weight_dropout}" if self.weight_dropout else ""
-        return f"groups={[b.channels.stop - b.channels.start for b in self.blocks]}{drop}"
+        return f"groups={[block.width for block in self.blocks]}"
 
 
 class DenseKernel(Kernel):
@@ -206,7 +213,7 @@ class DenseKernel(Kernel):
         hidden_size, kernel_size = options.hidden_size, options.kernel_size
         gates = cell.gates * hidden_size
         everything = slice(0, hidden_size)
-        self.blocks = (Block.of(everything, [(j, everything) for j in range(kernel_size)], injected=True),)
+        self.blocks = (Block.of(everything, [(j, everything) for j in range(kernel_size)]),)
         self.input_taps = kernel_size
         self.weight_input = nn.Parameter(torch.zeros(kernel_size, input_size, gates, **where))
         self.weight_hidden = nn.Parameter(torch.zeros(kernel_size, hidden_size, gates, **where))
@@ -216,9 +223,9 @@ class DenseKernel(Kernel):
         if options.weight_norm:
             self._normalise()
 
-    def _weights(self, dropped: bool) -> tuple[list[Tensor], Tensor]:
+    def _matrices(self, drop: Drop | None) -> tuple[list[Tensor], Tensor]:
         older = self.taps - 1
-        return [self._weight("weight_hidden", older, dropped)], self._weight("weight_input", older, dropped)
+        return [self._weight("weight_hidden", older, drop)], self._weight("weight_input", older, drop)
 
 
 class MixedGroupKernel(Kernel):
@@ -233,7 +240,7 @@ class MixedGroupKernel(Kernel):
         for i, own in enumerate(channels):
             past = [(j, own) for j in range(kernel_size - 1)]
             below = [(kernel_size - 1, channels[i - 1])] if i else []
-            blocks.append(Block.of(own, [*past, *below], injected=i == 0))
+            blocks.append(Block.of(own, [*past, *below]))
             gates = cell.gates * groups[i]
             for name, taps, width in (
                 (f"weight_below_{i}", 1, groups[i - 1] if i else input_size),
@@ -248,9 +255,9 @@ class MixedGroupKernel(Kernel):
         if options.weight_norm:
             self._normalise()
 
-    def _weights(self, dropped: bool) -> tuple[list[Tensor], Tensor]:
+    def _matrices(self, drop: Drop | None) -> tuple[list[Tensor], Tensor]:
         past, below = (
-            [self._weight(f"weight_{part}_{i}", older, dropped) for i in range(len(self.blocks))]
+            [self._weight(f"weight_{part}_{i}", older, drop) for i in range(len(self.blocks))]
             for part, older in (("past", self.taps - 1), ("below", 0))
         )
         return [past[0], *(torch.cat(both) for both in zip(past[1:], below[1:], strict=True))], below[0]

@@ -17,7 +17,7 @@ from trellisnet.core.cells import Cell
 
 @dataclass
 class Left:
-    """What stood before the first step. The last row of each tensor is step -1; earlier than known is zero."""
+    """What comes before the first step. The last row of each tensor is step -1; steps before the first row are zero."""
 
     x: Tensor | None = None  # (S, B, C)
     hidden: dict[int, Tensor] = field(default_factory=dict)  # level -> (S, B, H)
@@ -38,10 +38,10 @@ def naive_trellis(
     weight_hidden: Tensor,  # (K, H, G*H)
     bias: Tensor | None,  # (G*H)
     cell: Cell,
-    dilations: Sequence[int],  # one a layer
+    dilations: Sequence[int],  # per layer
     inject_every: int = 1,
     mask: Tensor | None = None,  # (B, H), hidden dropout
-    widths: Sequence[int] | None = None,  # how many channels are alive in each layer; default all
+    widths: Sequence[int] | None = None,  # channels alive in each layer; default all
     left: Left | None = None,
 ) -> tuple[list[list[Tensor]], list[list[Tensor]]]:
     """Return hidden[level][t] and memory[level][t], each (B, H). Level 0 is the zero below the first layer."""

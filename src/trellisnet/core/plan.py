@@ -2,27 +2,25 @@
 
 A trellis is a grid: layer i at step t reads the level below at steps t, t-d, ..., t-(K-1)d. Level 0 lies below the
 first layer, level i+1 is what layer i writes. If only some steps of the last level are wanted, we walk down from
-them and collect the steps each level must provide.
+them and collect the steps each level must provide: a cone.
 
 Each level is stored as rows: first the steps before the sequence (its left context), then the computed steps. The
 computed steps are ordered so that the steps of the level above come last. Hence the newest tap, the input's
 contribution, and the wanted steps are always the last rows of whatever they are taken from, and the older taps
-are nearly always a plain slice as well.
+are nearly always a slice as well.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 import torch
 from torch import Tensor
 
-from trellisnet.core.cache import remembered
-
-T = TypeVar("T", bound=Tensor | None)
-Rows = slice | Tensor  # consecutive rows, or a list of row numbers
+Rows = slice | Tensor  # how to index a level: consecutive rows, or row numbers
+RowsPerSequence = tuple[Tensor, Tensor]  # or other rows for each sequence: (rows, B), and the numbers of the sequences
+AnyRows = Rows | RowsPerSequence
 
 
 @dataclass(frozen=True)
@@ -31,11 +29,10 @@ class Level:
 
     context: Sequence[int]
     steps: Sequence[int]
+    rows: int = field(init=False)
 
-    @property
-    def rows(self) -> int:
-        """How many rows there are."""
-        return len(self.context) + len(self.steps)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rows", len(self.context) + len(self.steps))
 
 
 @dataclass(frozen=True)
@@ -44,7 +41,7 @@ class Layer:
 
     dilation: int
     taps: tuple[Rows, ...]  # the oldest first
-    rows: int  # how many steps it computes
+    rows: int  # the number of steps it computes
 
     @property
     def memory(self) -> Rows:
@@ -67,14 +64,14 @@ class Plan:
     layers: tuple[Layer, ...]
     wanted: int  # the wanted steps are the last rows of every level
     whole: bool  # every step of every level, with full contexts: the state at the end is known
-    spans: tuple[int, ...] = field(init=False)  # the context rows of each level; every step of a stream asks for them
+    spans: tuple[int, ...] = field(init=False)  # the number of context rows of each level
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "spans", tuple(len(level.context) for level in self.levels))
 
     @property
     def cells(self) -> int:
-        """How many cells are computed."""
+        """The number of cells computed."""
         return sum(layer.rows for layer in self.layers)
 
 
@@ -83,45 +80,17 @@ def as_rows(rows: Sequence[int], device: torch.device | str | None = None) -> Ro
     first, count = rows[0], len(rows)
     if isinstance(rows, range) or all(row == first + i for i, row in enumerate(rows)):
         return slice(first, first + count)
-    with torch.inference_mode(False):  # plans are remembered, and may serve training later
-        return torch.tensor(rows, device=device)
+    return torch.tensor(rows, device=device)
 
 
-def take(storage: Tensor, rows: Rows) -> Tensor:
-    """The rows of a level, as a view where they are consecutive. A matrix of rows is one column a sequence."""
-    if isinstance(rows, slice):
-        return storage[rows]
-    if rows.dim() == 2:
-        return storage[rows, torch.arange(storage.shape[1], device=storage.device)]
-    return storage.index_select(0, rows)
-
-
-def add_(storage: Tensor, rows: Rows, values: Tensor) -> None:
-    """Add values to the rows of a level; the adjoint of `take`."""
-    if isinstance(rows, slice):
-        storage[rows].add_(values)
-    elif rows.dim() == 2:
-        batch = torch.arange(storage.shape[1], device=storage.device)
-        storage.index_put_((rows, batch), values, accumulate=True)
-    else:
-        storage.index_add_(0, rows, values.expand(len(rows), *storage.shape[1:]))
-
-
-def channels_of(tensor: T, channels: slice) -> T:
-    """Some channels of a tensor, if there is one."""
-    if tensor is None or channels.stop - channels.start == tensor.size(-1):
-        return tensor
-    return tensor[..., channels]  # type: ignore[return-value]
-
-
-def whole_plan(steps: int, dilations: Sequence[int], kernel_size: int) -> Plan:
-    """Every step of every layer. `dilations` has one entry more than there are layers: the last level's context."""
+def whole_plan(length: int, dilations: Sequence[int], kernel_size: int) -> Plan:
+    """Every step of every layer."""
     spans = [(kernel_size - 1) * dilation for dilation in dilations]
-    levels = tuple(Level(range(-span, 0), range(steps)) for span in spans)
+    levels = tuple(Level(range(-span, 0), range(length)) for span in spans)
     layers = tuple(
-        Layer(d, tuple(slice(j * d, j * d + steps) for j in range(kernel_size)), steps) for d in dilations[:-1]
+        Layer(d, tuple(slice(j * d, j * d + length) for j in range(kernel_size)), length) for d in dilations[:-1]
     )
-    return Plan(levels, layers, steps, whole=True)
+    return Plan(levels, layers, length, whole=True)
 
 
 def cone_plan(
@@ -159,15 +128,17 @@ def _union(read: list[list[int]]) -> Level:
     return Level(tuple(context), (*older, *newest))
 
 
-@remembered
 def make_plan(
-    steps: int,
-    wanted: tuple[int, ...] | range | None,
-    dilations: tuple[int, ...],
+    length: int,
+    wanted: Sequence[int] | None,
+    dilations: Sequence[int],
     kernel_size: int,
-    device: torch.device,
+    device: torch.device | str | None = None,
 ) -> Plan:
-    """The plan for a sequence of `steps`: the wanted steps only, or every step with the state at the end."""
+    """The plan for a sequence of n = `length` steps: the wanted steps only, or every step with the state at the end.
+
+    `dilations` has one entry more than there are layers: the last is that of the last level's context.
+    """
     if wanted is None:
-        return whole_plan(steps, dilations, kernel_size)
+        return whole_plan(length, dilations, kernel_size)
     return cone_plan(wanted, dilations, kernel_size, device)

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import GetAttrKey, register_pytree_node
 
-from trellisnet.core.cache import remembered
-from trellisnet.core.plan import Plan
+from trellisnet.core.plan import AnyRows, Plan
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +36,7 @@ class TrellisState:
     h: Tensor  # (sum of spans, B, H)
     c: Tensor | None = None  # (sum of spans, B, H), for cells with a memory
     x: Tensor | None = None  # (S, B, C), the last inputs; None: zeros
-    spans: tuple[int, ...] = (1,)  # rows a level; a level 0 of no rows is zero, as it is below every first layer
+    spans: tuple[int, ...] = (1,)  # rows per level; without rows, level 0 is zero, as at the start of a sequence
 
     def __post_init__(self) -> None:
         if not isinstance(self.h, Tensor):
@@ -58,7 +57,7 @@ class TrellisState:
 
     @property
     def batch_size(self) -> int:
-        """How many sequences the state belongs to."""
+        """The number of sequences the state belongs to."""
         return self.h.shape[1]
 
     @property
@@ -67,16 +66,16 @@ class TrellisState:
         return self.h[-1], None if self.c is None else self.c[-1]
 
     def repackage(self) -> TrellisState:
-        """The paper's compressed history: every level goes on from the last step of the deepest. Detached."""
+        """The paper's repackaging: every level continues from the last step of the deepest. Detached."""
         h, c = self.last
         return TrellisState(h, c).detach()
 
     def detach(self) -> TrellisState:
-        """The same state, cut from the graph: truncated back-propagation through time."""
+        """Cut the state from the graph: truncated back-propagation through time."""
         return self._map(Tensor.detach)
 
     def to(self, *args: Any, **kwargs: Any) -> TrellisState:
-        """The same state on another device or in another dtype; arguments as those of `Tensor.to`."""
+        """Move the state to another device or dtype; arguments as those of `Tensor.to`."""
         return self._map(lambda tensor: tensor.to(*args, **kwargs))
 
     def select(self, rows: Sequence[int] | Tensor) -> TrellisState:
@@ -102,8 +101,8 @@ class TrellisState:
         return replace(self, h=function(self.h), c=c, x=x)
 
     @property
-    def form(self) -> Hashable:
-        """What decides whether a state fits a net and a batch: shapes and devices."""
+    def signature(self) -> Hashable:
+        """All that decides whether and how a state serves a call: shapes, dtype and devices."""
         c = None if self.c is None else self.c.device
         x = None if self.x is None else (self.x.shape, self.x.device)
         return self.spans, self.h.shape, self.h.dtype, self.h.device, c, x
@@ -113,9 +112,16 @@ class TrellisState:
         """0, or 1 where the level below the first layer is zero as usual."""
         return 0 if self.spans[0] else 1
 
-    def contexts(self, plan: Plan) -> tuple[Tensor, Tensor | None]:
-        """The context rows that the plan asks for, one level after the other from `first_level` on."""
-        rows = _context_rows(plan, self.spans)
+    def context_rows(self, plan: Plan) -> Sequence[int]:
+        """The rows of `h` and `c` that are the plan's contexts, level after level from `first_level` on."""
+        starts, rows = [0, *accumulate(self.spans)], list[int]()
+        for i in range(self.first_level, len(plan.levels)):
+            known = min(i, len(self.spans) - 1)
+            rows.extend(starts[known] + max(0, self.spans[known] + step) for step in plan.levels[i].context)
+        return range(len(rows)) if rows == list(range(len(rows))) else rows
+
+    def take(self, rows: Sequence[int]) -> tuple[Tensor, Tensor | None]:
+        """Some rows of `h` and `c`."""
         if isinstance(rows, range) and len(rows) == self.h.shape[0]:
             return self.h, self.c
         if isinstance(rows, range):
@@ -124,14 +130,111 @@ class TrellisState:
         return self.h.index_select(0, index), None if self.c is None else self.c.index_select(0, index)
 
 
-@remembered
-def _context_rows(plan: Plan, spans: tuple[int, ...]) -> Sequence[int]:
-    starts = [0, *accumulate(spans)]
-    rows: list[int] = []
-    for i in range(0 if spans[0] else 1, len(plan.levels)):
-        known = min(i, len(spans) - 1)
-        rows.extend(starts[known] + max(0, spans[known] + step) for step in plan.levels[i].context)
-    return range(len(rows)) if rows == list(range(len(rows))) else rows
+AnyState = TrellisState | tuple[Tensor, Tensor | None] | Tensor
+
+
+def as_state(state: AnyState | None) -> TrellisState | None:
+    """Convert any accepted form of state to a `TrellisState`."""
+    if state is None or isinstance(state, TrellisState):
+        return state
+    if isinstance(state, Tensor):
+        return TrellisState(state)
+    if isinstance(state, (tuple, list)) and len(state) == 2:
+        return TrellisState(*state)
+    raise TypeError(f"state must be a TrellisState or a pair (h, c), got {type(state).__name__}")
+
+
+@dataclass(frozen=True)
+class StateForm:
+    """The sizes of a net's states: how many rows of each level they keep, and of the input."""
+
+    input_size: int
+    hidden_size: int
+    has_memory: bool
+    kernel_size: int
+    dilation: tuple[int, ...]
+    input_taps: int
+
+    def dilations(self, layers: int) -> tuple[int, ...]:
+        """The dilation of each layer of a net of n layers."""
+        return tuple(self.dilation[i % len(self.dilation)] for i in range(layers))
+
+    def spans(self, levels: int) -> tuple[int, ...]:
+        """How many steps back the layer above each level looks: the rows a state keeps of it."""
+        return tuple((self.kernel_size - 1) * d for d in self.dilations(levels))
+
+    @property
+    def input_span(self) -> int:
+        """How many earlier inputs the taps read."""
+        return (self.input_taps - 1) * max(self.dilation)
+
+    def check(self, state: TrellisState, x: Tensor) -> None:
+        """Raise an error if a state does not fit this net and x."""
+        batch, width = state.h.shape[1:]
+        if width != self.hidden_size:
+            raise ValueError(f"state must have hidden_size = {self.hidden_size} channels, got {width}")
+        if batch != x.shape[1]:
+            raise ValueError(f"state must belong to {x.shape[1]} sequences, as x does, got {batch}")
+        if not state.h.is_floating_point():
+            raise ValueError(f"state must have floating-point numbers, got {state.h.dtype}")
+        if (state.c is not None) != self.has_memory:
+            has, needs = ("no c", "keeps one") if state.c is None else ("a c", "keeps none")
+            raise ValueError(f"state has {has}, but the cell of this net {needs}")
+        spans = self.spans(len(state.spans))
+        if len(state.spans) > 1 and (state.spans[1:] != spans[1:] or state.spans[0] not in (0, spans[0])):
+            raise ValueError(
+                f"state has {state.spans} context rows per level, but this net keeps {spans}: another net's?"
+            )
+        expected = (self.input_span, batch, self.input_size) if self.input_span else None
+        inputs = None if state.x is None else tuple(state.x.shape)
+        if inputs != expected and (len(state.spans) > 1 or inputs is not None):
+            raise ValueError(f"state has inputs of shape {inputs}, but this net keeps {expected}: another net's?")
+        for part in (state.h, state.c, state.x):
+            if part is not None and part.device != x.device:
+                raise ValueError(f"state must be on the device of x, {x.device}, got {part.device}")
+
+    def ends(self, plan: Plan, lengths: tuple[int, ...] | None, device: torch.device) -> tuple[AnyRows, ...]:
+        """For level 1 and up, the rows that the next state keeps."""
+        return tuple(self._end(len(level.context), plan.wanted, lengths, device) for level in plan.levels[1:])
+
+    @staticmethod
+    def _end(span: int, length: int, lengths: tuple[int, ...] | None, device: torch.device) -> AnyRows:
+        """The last `span` rows of a level with `span` context rows: at its end, or at each sequence's own end."""
+        if lengths is None:
+            return slice(length, length + span)
+        rows = torch.tensor(lengths, device=device) + torch.arange(span, device=device)[:, None]
+        return rows, torch.arange(len(lengths), device=device)
+
+    def after(
+        self,
+        spans: tuple[int, ...],
+        x: Tensor,
+        state: TrellisState | None,
+        lengths: tuple[int, ...] | None,
+        h: Tensor,
+        c: Tensor | None,
+    ) -> TrellisState:
+        """The state after a call: `h` and `c` are the rows at `ends`, the inputs and level 0 are added here."""
+        bottom, last_x = 0, None
+        if span := self.input_span:
+            last_x = self._last(None if state is None else state.x, x, span, lengths)
+        if state is not None and state.first_level == 0 and min(lengths or x.shape[:1]) < spans[0]:
+            # a call shorter than the span after `repackage`: part of the context below the first layer is still seen
+            bottom, known = spans[0], state.spans[0]
+            old_h, old_c = state.take([max(0, known - bottom + i) for i in range(bottom)])
+            zeros = h.new_zeros(x.shape[0], *h.shape[1:])
+            h = torch.cat([self._last(old_h, zeros, bottom, lengths), h])
+            if c is not None and old_c is not None:
+                c = torch.cat([self._last(old_c, zeros, bottom, lengths), c])
+        return TrellisState(h, c, last_x, (bottom, *spans[1:]))
+
+    def _last(self, before: Tensor | None, now: Tensor, span: int, lengths: tuple[int, ...] | None) -> Tensor:
+        """The last `span` rows of `before` (None: zeros) and `now` joined; at each sequence's own end."""
+        length = now.shape[0]
+        if lengths is None and span <= length:
+            return (now if span == length else now[-span:]).clone()  # not a view: the caller may overwrite x
+        before = now.new_zeros(span, *now.shape[1:]) if before is None else before
+        return torch.cat([before, now])[self._end(span, length, lengths, now.device)]
 
 
 def _flatten(state: TrellisState) -> tuple[list[Any], tuple[int, ...]]:
@@ -139,7 +242,7 @@ def _flatten(state: TrellisState) -> tuple[list[Any], tuple[int, ...]]:
 
 
 def _unflatten(leaves: Iterable[Any], spans: tuple[int, ...]) -> TrellisState:
-    state = object.__new__(TrellisState)  # tracers put things in that are no tensors
+    state = object.__new__(TrellisState)  # without checks: tracers use leaves that are not tensors
     for name, value in zip(("h", "c", "x", "spans"), (*leaves, spans), strict=True):
         object.__setattr__(state, name, value)
     return state
@@ -149,7 +252,7 @@ def _flatten_with_keys(state: TrellisState) -> tuple[list[Any], tuple[int, ...]]
     return [(GetAttrKey(name), getattr(state, name)) for name in ("h", "c", "x")], state.spans
 
 
-# so that a state can go in and out of `torch.export`, `torch.func.vmap` and `torch.compile`
+# a state is an argument and a result of what `torch.export`, `torch.func.vmap` and `torch.compile` trace
 register_pytree_node(
     TrellisState,
     _flatten,
@@ -157,8 +260,8 @@ register_pytree_node(
     serialized_type_name="trellisnet.TrellisState",
     flatten_with_keys_fn=_flatten_with_keys,
     to_dumpable_context=list,
-    from_dumpable_context=tuple,  # a saved program keeps JSON, which knows no tuples
+    from_dumpable_context=tuple,  # a saved program keeps JSON, which has no tuples
 )
 
-# it holds tensors and numbers only, so a file with one may be read by `torch.load` and `torch.export.load`
+# tensors and numbers only: files with a state are safe for `torch.load` and `torch.export.load`
 torch.serialization.add_safe_globals([TrellisState])

@@ -19,9 +19,9 @@ def from_rnn(rnn: nn.RNNBase | Sequence[nn.RNNBase], horizon: int) -> TrellisNet
     """Turn a trained `nn.RNN`, `nn.LSTM` or `nn.GRU` into an equal trellis network of horizon M.
 
     At every step t, the output is that of the RNN run on the window x[t-M+1 .. t] from a zero state (on x[0 .. t] while
-    t < M). A list of single-layer modules stands for an RNN with layers of uneven widths. The result is an ordinary
+    t < M). A list of single-layer modules is an RNN with layers of different widths. The result is an ordinary
     `TrellisNet` of depth M+L-1: it trains, streams and saves, and `densify` frees it of the sparse kernel. Dropout
-    between the RNN's layers is not taken over; `hidden_dropout` is the trellis network's own.
+    between the RNN's layers is not copied.
 
     >>> lstm = nn.LSTM(3, 8, num_layers=2)
     >>> x = torch.randn(20, 1, 3)
@@ -86,12 +86,12 @@ def _check(module: object, alone: bool) -> None:
 
 
 def _reorder(mode: str, rows: Tensor, part: str) -> Tensor:
-    """The rows of a weight or bias in the order of our gates. `part`: does it act on the layer below or on the past."""
+    """The rows of a weight or bias in the order of our gates. `part`: it multiplies the layer "below" or the "past"."""
     if mode == "LSTM":
         gates = rows.detach().chunk(4)
         return torch.cat([gates[i] for i in _LSTM_ORDER])
     if mode == "GRU":
-        # torch's reset gate acts on the past's part of the candidate only, so the two parts have gates of their own
+        # torch's reset gate multiplies the past's part of the candidate only, so each part is a gate here
         reset, update, candidate = rows.detach().chunk(3)
         zero = torch.zeros_like(candidate)
         return torch.cat([reset, update, *((candidate, zero) if part == "below" else (zero, candidate))])

@@ -11,19 +11,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from trellisnet.core import engine
-from trellisnet.core.cache import is_traced
-from trellisnet.core.call import Pass
+from trellisnet.core.batch import Sequences, read_sequences
+from trellisnet.core.call import Call
 from trellisnet.core.cells import Cell, make_cell
 from trellisnet.core.checks import boolean, positive_int
-from trellisnet.core.history import AnyState, History, as_state
-from trellisnet.core.inject import is_narrow, plan_sources
-from trellisnet.core.kernel import DenseKernel, Kernel, MixedGroupKernel
-from trellisnet.core.layout import Batch, read_batch
+from trellisnet.core.engine import run
+from trellisnet.core.kernel import DenseKernel, Drop, Kernel, MixedGroupKernel, Weights
 from trellisnet.core.options import TrellisOptions, declared_by
-from trellisnet.core.plan import Rows, make_plan, take
+from trellisnet.core.plan import make_plan
 from trellisnet.core.precision import autocast_dtype, dtypes_for, floating_dtype, without_autocast
-from trellisnet.core.state import TrellisState
+from trellisnet.core.state import AnyState, StateForm, TrellisState, as_state
+
+MOST_CALLS = 64  # forms of calls that a net keeps in its cache
 
 
 @dataclass(eq=False, repr=False)
@@ -47,7 +46,7 @@ class TrellisNet(TrellisOptions, nn.Module):
     >>> y, state = net(torch.randn(20, 4, 3))  # (T, B, C), as nn.LSTM
     >>> tuple(y.shape)
     (20, 4, 16)
-    >>> y, state = net(torch.randn(1, 4, 3), state)  # goes on where it stopped
+    >>> y, state = net(torch.randn(1, 4, 3), state)  # continues where it stopped
     >>> last, _ = net(torch.randn(20, 4, 3), tail=1)  # only the last step, and only the cells it needs
     """
 
@@ -74,7 +73,7 @@ class TrellisNet(TrellisOptions, nn.Module):
         self.kernel: Kernel = kind(
             self.input_size, self.cell, self, device=device, dtype=floating_dtype("dtype", dtype)
         )
-        self.history = History(
+        self.state_form = StateForm(
             self.input_size,
             self.hidden_size,
             self.cell.has_memory,
@@ -82,7 +81,7 @@ class TrellisNet(TrellisOptions, nn.Module):
             self.dilation,
             self.kernel.input_taps,
         )
-        self._described: dict[Any, tuple[Pass, Rows | None]] = {}
+        self._calls: dict[Any, Call] = {}
         self.reset_parameters()
 
     @property
@@ -91,7 +90,7 @@ class TrellisNet(TrellisOptions, nn.Module):
         return TrellisOptions(**{field.name: getattr(self, field.name) for field in fields(TrellisOptions)})
 
     def reset_parameters(self) -> None:
-        """Draw the weights anew, as `init` says."""
+        """Draw the weights again, as `init` says."""
         self.kernel.reset_parameters(self.init, self.hidden_size)
 
     def extra_repr(self) -> str:
@@ -99,23 +98,43 @@ class TrellisNet(TrellisOptions, nn.Module):
 
     @property
     def receptive_field(self) -> int:
-        """How many steps of the input an output can depend on, its own step included."""
+        """The number of input steps an output can depend on, its own step included."""
         return self.receptive_field_at(None)
 
     def receptive_field_at(self, depth: int | None) -> int:
-        """The receptive field of a call with a depth of its own."""
-        spans = self.history.spans(self.num_layers if depth is None else positive_int("depth", depth))
+        """The receptive field of a call of this depth."""
+        spans = self.state_form.spans(self.num_layers if depth is None else positive_int("depth", depth))
         if self.groups is None:
             return 1 + sum(spans)
-        # the input enters group 1 at the newest tap only, and a layer spent on crossing to the next group looks no
-        # further back; the output's first group decides how often that must happen
+        # the input enters group 1 at the newest tap only, and a layer that crosses to the next group looks no further
+        # back; the first group of the output decides how many such layers there are
         crossings = sum(b.channels.stop <= self.hidden_size - self.output_size for b in self.kernel.blocks)
         return 1 + sum(sorted(spans[1:])[min(crossings, len(spans) - 1) :])
 
+    @property
+    def input_scale(self) -> float | None:
+        """The bound of a uniform embedding times sqrt(embedding_size) that suits `init`; None: it has no preference.
+
+        Gated cells of small inputs hardly react to them at first: see docs/initialisation.md.
+        """
+        return 6.0 if self.init == "uniform" and self.cell.gates > 1 else None
+
+    def weights(self, dtype: torch.dtype | None = None) -> Weights:
+        """The weights of one pass: with weight norm applied, and DropConnect in training."""
+        drop = Drop(self.weight_dropout, self.drop_all_taps) if self.training else None
+        return self.kernel.materialise(dtype or self.kernel.dtype, drop)
+
+    def for_inference(self) -> TrellisNet:
+        """An equal net for many calls on the same weights: weight norm, which every call computes, is computed once.
+
+        A copy in evaluation mode if a dense kernel has weight norm, else the net itself.
+        """
+        return self.densify().eval() if self.kernel.weight_norm and self.groups is None else self
+
     def densify(self) -> TrellisNet:
         """An equal net with a dense kernel, in which training can go on without the constraint of the groups."""
-        inputs, hidden, bias = self.kernel.dense_weights(dropped=False)
-        cell = copy.deepcopy(self.cell)  # it may have parameters
+        inputs, hidden, bias = self.kernel.dense(self.kernel.materialise(self.kernel.dtype))
+        cell = copy.deepcopy(self.cell)  # may have parameters
         options = replace(self.options, cell=cell, groups=None, weight_norm=False)
         # on `meta` no random numbers are drawn for weights that are not kept
         where: dict[str, Any] = {"batch_first": self.batch_first, "device": "meta", "dtype": inputs.dtype}
@@ -126,18 +145,6 @@ class TrellisNet(TrellisOptions, nn.Module):
         if bias is not None:
             net.kernel.set_weight("bias", bias)
         return net.train(self.training)
-
-    def for_inference(self) -> TrellisNet:
-        """An equal net for many calls on the same weights: a weight norm is computed once, not in every call."""
-        return self.densify().eval() if self.weight_norm and self.groups is None else self
-
-    @property
-    def input_scale(self) -> float | None:
-        """The bound of an embedding's values, times the root of its size, that suits the initialisation.
-
-        The paper's bound (None) is so narrow that gated cells hardly hear the words at first: docs/initialisation.md.
-        """
-        return 6.0 if self.init == "uniform" and self.cell.gates > 1 else None
 
     def forward(
         self,
@@ -153,10 +160,10 @@ class TrellisNet(TrellisOptions, nn.Module):
 
         Args:
             x: (T, B, C), (B, T, C) with `batch_first`, (T, C), or a `PackedSequence`.
-            state: what an earlier call returned, to go on from there; or a pair (h, c), each (B, H), from which every
-                layer starts.
+            state: what an earlier call returned, to continue from there; or a pair (h, c), each (B, H), from which
+                every layer starts.
             lengths: where the sequences end; outputs beyond are zero.
-            tail: only the last so many steps of each sequence, and only the cells they need.
+            tail: only the last n steps of each sequence, and only the cells they need.
             depth: number of layers; default `num_layers`.
             aux: also return the outputs of every `aux_every`-th layer.
 
@@ -165,84 +172,83 @@ class TrellisNet(TrellisOptions, nn.Module):
             None, because the cells it would need are not computed. With `aux`, the outputs of those layers,
             stacked along a new first dimension.
         """
-        batch, before = read_batch(x, lengths, self.batch_first, self.input_size), as_state(state)
-        call, picked = self._describe(batch, before, tail, depth, aux)
-        after, padding = None, batch.padding()
-        with without_autocast(batch.x.device.type):
-            weights, steps = self.kernel.materialise(call.dtype), batch.x.to(call.dtype)
+        sequences, before = read_sequences(x, lengths, self.batch_first, self.input_size), as_state(state)
+        call = self._call(sequences, before, tail, depth, aux)
+        after, padding = None, sequences.padding()
+        with without_autocast(call.device.type):
+            inputs = sequences.x.to(call.dtype)
             if padding is not None:
-                steps = steps.masked_fill(padding, 0)  # whatever stands there must not reach the weights' gradients
+                inputs = inputs.masked_fill(padding, 0)  # values there must not reach the weights' gradients
             if before is not None and before.h.dtype != call.dtype:
                 before = before.to(call.dtype)
-            y, aux_y, h, c = engine.run(call, weights, steps, before, self._mask(steps))
+            y, aux_y, h, c = run(call, self.weights(call.dtype), inputs, before, self._mask(inputs))
             if h is not None:
-                after = self.history.after(call.plan, steps, before, batch.lengths, h, c)
+                after = self.state_form.after(call.plan.spans, inputs, before, sequences.lengths, h, c)
 
         def finish(output: Tensor) -> Tensor:  # (T, B, C)
             output = output.to(call.result_dtype)
-            if picked is not None:
-                return take(output, picked)
+            if call.picked is not None:
+                return output[call.picked]
             return output if padding is None or tail is not None else output.masked_fill(padding, 0)
 
         outputs = [finish(y)]
         if aux:
             levels = [] if aux_y is None else [finish(level) for level in aux_y]
             outputs.append(torch.stack(levels) if levels else outputs[0].new_empty(0, *outputs[0].shape))
-        results = [batch.restore(output, whole=tail is None) for output in outputs]
+        results = [sequences.restore(output, whole=tail is None) for output in outputs]
         return results[0], after, *results[1:]
 
-    def _describe(
-        self, batch: Batch, state: TrellisState | None, tail: int | None, depth: int | None, aux: bool
-    ) -> tuple[Pass, Rows | None]:
-        """The call as the engine sees it, after all checks, and which of the wanted steps each sequence picks.
-
-        It is remembered: a call like an earlier one, and every step of a stream is, need not be checked again.
-        """
+    def _call(
+        self, sequences: Sequences, state: TrellisState | None, tail: int | None, depth: int | None, aux: bool
+    ) -> Call:
+        """The call as the engine sees it, after all checks. Calls of one form are checked and planned once."""
         depth = self.num_layers if depth is None else positive_int("depth", depth)
         tail = None if tail is None else positive_int("tail", tail)
-        x = batch.x
-        if batch.lengths is not None or is_traced(x):
-            return self._checked(batch, state, tail, depth, aux)
+        x = sequences.x
+        if _is_traced(x):
+            return self._plan_call(sequences, state, tail, depth, aux)
         settings = (self.memory, self.inject_every, self.aux_every, self.output_size, self.kernel.dtype)
-        asked = (x.shape, x.dtype, x.device, autocast_dtype(x.device.type), tail, depth, bool(aux))
-        key = (asked, settings, None if state is None else state.form)
-        known = self._described.get(key)
-        if known is None:
-            if len(self._described) >= 256:
-                self._described.clear()
-            known = self._described[key] = self._checked(batch, state, tail, depth, aux)
-        return known
+        asked = (x.shape, x.dtype, x.device, autocast_dtype(x.device.type), sequences.lengths, tail, depth, bool(aux))
+        key = (asked, settings, None if state is None else state.signature)
+        call = self._calls.get(key)
+        if call is None:
+            if len(self._calls) >= MOST_CALLS:
+                self._calls.clear()
+            with torch.inference_mode(False):  # it may serve training later
+                call = self._calls[key] = self._plan_call(sequences, state, tail, depth, aux)
+        return call
 
-    def _checked(
-        self, batch: Batch, state: TrellisState | None, tail: int | None, depth: int, aux: bool
-    ) -> tuple[Pass, Rows | None]:
+    def _plan_call(
+        self, sequences: Sequences, state: TrellisState | None, tail: int | None, depth: int, aux: bool
+    ) -> Call:
         if aux and self.aux_every is None:
             raise ValueError("aux=True needs a net with aux_every, got aux_every=None")
-        (wanted, picked), x, span = batch.wanted(tail), batch.x, self.history.input_span
-        plan = make_plan(len(x), wanted, self.history.dilations(depth + 1), self.kernel_size, x.device)
+        (wanted, picked), x, form = sequences.wanted(tail), sequences.x, self.state_form
         dtype, result_dtype = dtypes_for(x, self.kernel.dtype)
         if state is not None:
-            self.history.check(state, x)
+            form.check(state, x)
+        plan = make_plan(len(x), wanted, form.dilations(depth + 1), self.kernel_size, x.device)
         groups, every = self.staggered or (), self.aux_every if aux and self.aux_every else depth + 1
-        table, recipes = plan_sources(plan, self.kernel, span, self.inject_every, x.device)
-        call = Pass(
+        return Call(
             plan=plan,
             cell=self.cell,
             blocks=self.kernel.blocks,
-            sources=table,
+            input_taps=self.kernel.input_taps,
+            input_span=form.input_span,
+            inject_every=self.inject_every,
             alive=tuple(sum(groups[: i + 1]) if i < len(groups) - 1 else None for i in range(depth)),
             output=slice(self.hidden_size - self.output_size, self.hidden_size),
             aux=tuple(range(every, depth + 1, every)),
-            ends=self.history.ends(plan, batch.lengths, x.device) if plan.whole else (),
+            ends=form.ends(plan, sequences.lengths, x.device) if plan.whole else (),
+            context_rows=None if state is None else state.context_rows(plan),
             first_level=1 if state is None else state.first_level,
-            recipes=recipes,
-            input_span=span,
-            narrow=is_narrow(self.kernel.input_taps * self.input_size),
             recompute=self.memory == "recompute",
+            batch=x.shape[1],
+            device=x.device,
             dtype=dtype,
             result_dtype=result_dtype,
+            picked=picked,
         )
-        return call, picked
 
     def _mask(self, x: Tensor) -> Tensor | None:
         if not (self.training and self.hidden_dropout):
@@ -251,4 +257,9 @@ class TrellisNet(TrellisOptions, nn.Module):
         return x.new_empty(x.shape[1], self.hidden_size).bernoulli_(kept).div_(kept)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_described": {}}  # copies and files need no cache
+        return {**self.__dict__, "_calls": {}}  # copies and files need no cache
+
+
+def _is_traced(x: Tensor) -> bool:
+    """Whether a tracer watches, or x is a tensor without numbers: its shape may have symbols, not to be cached."""
+    return type(x) is not Tensor or torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None

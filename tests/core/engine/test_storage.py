@@ -1,15 +1,15 @@
 """What a call keeps for its backward pass."""
 
 import threading
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from reference import assert_close, gradients
 from trellisnet import TrellisNet
-from trellisnet.core.call import Inputs
-from trellisnet.core.keep import Keep, drop_buffer, give_buffer, take_buffer
-from trellisnet.core.layout import read_batch
+from trellisnet.core import engine
+from trellisnet.core.engine.storage import Scratch, drop_buffer, give_buffer, take_buffer
 
 
 def test_recompute_keeps_less():
@@ -23,41 +23,17 @@ def test_recompute_keeps_less():
     assert kept["recompute"] < 0.25 * kept["store"]
 
 
-def test_wide_nets_keep_little_more_than_their_gates(monkeypatch):
-    monkeypatch.setattr("trellisnet.core.keep.WIDE", 1)
+def test_to_store_is_to_keep_little_more_than_the_gates():
     net, sizes = TrellisNet(20, 8, 16), []
     with torch.autograd.graph.saved_tensors_hooks(lambda t: sizes.append(t.numel()) or t, lambda t: t):
         net(torch.randn(100, 2, 20))
     cells = 16 * 100 * 2 * 8
-    # 4 gates of all layers but the first, two memories, two levels to walk through, the input with its product, weights
-    assert sum(sizes) < 4.8 * cells
+    assert sum(sizes) < 4.8 * cells  # four gates, memories of every fourth level, input and weights
 
 
-@pytest.mark.parametrize("tail", [None, 5, 30])
-@pytest.mark.parametrize("depth", [8, 13, 20, 27, 40, 58, 99, 130])
-def test_what_is_made_again_finds_room_in_the_buffer(depth, tail):
-    net = TrellisNet(20, 256, depth, device="meta")
-    batch = read_batch(torch.empty(30, 4, 20, device="meta"), None, False, 20)
-    call, _ = net._describe(batch, None, tail, None, False)
-    keep = Keep(call, 4)
-    assert keep.extra <= 0.03 * keep.whole_size  # above the topmost level there is no room for anything
-    assert len(keep.levels) <= 6
-
-
-@pytest.mark.parametrize(("call", "products"), [({"tail": 3}, 1), ({}, 2)], ids=str)
-def test_only_where_all_steps_are_wanted_the_first_layer_is_made_again(monkeypatch, call, products):
-    monkeypatch.setattr("trellisnet.core.keep.WIDE", 1)
-    multiplied, product = [], Inputs.product
-    monkeypatch.setattr(Inputs, "product", lambda self, *args, **kw: multiplied.append(1) or product(self, *args, **kw))
-    TrellisNet(20, 8, 6)(torch.randn(9, 2, 20), **call)[0].sum().backward()
-    assert len(multiplied) == products
-
-
-@pytest.mark.parametrize("wide", [1, 100])
 @pytest.mark.parametrize("memory", ["store", "recompute"])
 @pytest.mark.parametrize("call", [{}, {"tail": 3}, {"lengths": [9, 4]}], ids=str)
-def test_retained_graph_gives_the_same_until_it_is_used_up(monkeypatch, call, memory, wide):
-    monkeypatch.setattr("trellisnet.core.keep.WIDE", wide)
+def test_retained_graph_gives_the_same_until_it_is_used_up(monkeypatch, call, memory):
     net = TrellisNet(3, 5, 20, dilation=(1, 2, 1), memory=memory, hidden_dropout=0.2)
     x = torch.randn(9, 2, 3, requires_grad=True)
     y, *_ = net(x, net(x)[1], **call)
@@ -78,7 +54,7 @@ def test_without_gradients_nothing_is_kept(monkeypatch):
     assert not kept
 
 
-def test_calls_that_wait_for_their_way_down_do_not_share_memory():
+def test_calls_that_wait_for_their_backward_pass_do_not_share_memory():
     nets = [TrellisNet(3, 8, 6), TrellisNet(3, 8, 6, memory="recompute"), TrellisNet(3, 8, 6)]
     x = torch.randn(9, 2, 3)
     expected = [gradients(net(x)[0], *net.parameters(), retain=False) for net in nets]
@@ -89,26 +65,54 @@ def test_calls_that_wait_for_their_way_down_do_not_share_memory():
             assert_close(gradients(outputs[n], *nets[n].parameters(), retain=False), expected[n], 1e-14)
 
 
-def test_buffer_is_used_again_unless_it_is_far_too_large(monkeypatch):
-    monkeypatch.setattr("trellisnet.core.keep._local", threading.local())
-    like = torch.empty(0, dtype=torch.float32)
-    first = take_buffer(100, like)
+def test_the_buffer_is_used_again_unless_it_is_far_too_large(monkeypatch):
+    monkeypatch.setattr("trellisnet.core.engine.storage._local", threading.local())
+
+    def take(size, dtype=torch.float32):
+        return take_buffer(SimpleNamespace(size=size, scratch=0), torch.empty(0, dtype=dtype))
+
+    first = take(100)
     give_buffer(first)
-    assert take_buffer(60, like) is first
+    assert take(60) is first
     give_buffer(first)
-    assert take_buffer(60, like.double()) is not first
+    assert take(60, torch.float64) is not first
     give_buffer(first)
-    assert len(take_buffer(200, like)) == 200
+    assert len(take(200)) == 200
     give_buffer(first)
-    assert len(take_buffer(10, like)) == 10
+    assert len(take(10)) == 10
     give_buffer(torch.empty(10))
     give_buffer(first)  # the larger one stays
     give_buffer(torch.empty(20))
-    assert take_buffer(100, like) is first
+    assert take(100) is first
 
 
-def test_evaluation_lets_go_of_the_buffer(monkeypatch):
-    monkeypatch.setattr("trellisnet.core.keep._local", threading.local())
+def test_scratch_is_one_tensor_while_it_lasts():
+    free = torch.zeros(40)
+    scratch = Scratch(free)
+    first, second, third = scratch.take(2, 3), scratch.take(16), scratch.take(2)
+    assert first.data_ptr() == free.data_ptr()
+    assert second.data_ptr() == free[16:].data_ptr()  # at a cache line
+    assert not free.data_ptr() <= third.data_ptr() < free[-1:].data_ptr()  # new memory
+    assert third.shape == (2,)
+    assert scratch.most == 48
+    scratch.used = 0
+    assert scratch.take(1).data_ptr() == free.data_ptr()
+
+
+@pytest.mark.parametrize("memory", ["store", "recompute"])
+def test_the_second_step_of_a_form_finds_all_its_scratch_in_the_buffer(monkeypatch, memory):
+    scratches, make = [], engine.Scratch
+    monkeypatch.setattr(engine, "Scratch", lambda free: scratches.append(make(free)) or scratches[-1])
+    net, x = TrellisNet(20, 8, 12, memory=memory), torch.randn(9, 2, 20)
+    for _ in range(2):
+        net(x)[0].sum().backward()
+    first, _, *second = scratches
+    assert first.most > len(first.free)
+    assert all(each.most <= len(each.free) for each in second)
+
+
+def test_evaluation_frees_the_buffer(monkeypatch):
+    monkeypatch.setattr("trellisnet.core.engine.storage._local", threading.local())
     net, x = TrellisNet(3, 8, 6), torch.randn(9, 2, 3)
     net(x)[0].sum().backward()
     spare = drop_buffer()
@@ -120,7 +124,6 @@ def test_evaluation_lets_go_of_the_buffer(monkeypatch):
 
 
 def test_buffer_that_a_hook_has_replaced_is_not_written(monkeypatch):
-    monkeypatch.setattr("trellisnet.core.keep.WIDE", 1)
     net, x = TrellisNet(3, 8, 12), torch.randn(9, 2, 3)
     expected = gradients(net(x)[0], *net.parameters(), retain=False)
     packed = []
@@ -138,7 +141,7 @@ def test_second_attempt_after_a_failure_is_refused():
     with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t):
         y, _ = net(x)
     node = y.grad_fn
-    while "_Trellis" not in node.name():
+    while "_InPlace" not in node.name():
         node = node.next_functions[0][0]
 
     def fail(*_):

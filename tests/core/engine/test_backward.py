@@ -5,9 +5,8 @@ import torch
 
 from reference import assert_close, gradients
 from trellisnet import TrellisNet
-from trellisnet.core import keep
-from trellisnet.core.backward import BackwardWalk
-from trellisnet.core.forward import Grid
+from trellisnet.core.engine.products import ProductGradients
+from trellisnet.core.engine.restore import Restorer
 
 FROZEN = {
     "hidden kernel": ("weight_hidden", "weight_past", "weight_below_1"),
@@ -20,12 +19,10 @@ FROZEN = {
 }
 
 
-@pytest.mark.parametrize("wide", [True, False])
 @pytest.mark.parametrize("channels", [2, 20])  # up to 16 of all taps, an input is multiplied in every layer
 @pytest.mark.parametrize("options", [{}, {"groups": (2, 3)}, {"memory": "recompute"}, {"cell": "tanh"}], ids=str)
 @pytest.mark.parametrize("frozen", FROZEN)
-def test_frozen_parameters_leave_the_other_gradients_alone(monkeypatch, frozen, options, channels, wide):
-    monkeypatch.setattr(keep, "WIDE", 1 if wide else 1000)
+def test_frozen_parameters_leave_the_other_gradients_alone(monkeypatch, frozen, options, channels):
     net = TrellisNet(channels, 5, 4, **options)
     x = torch.randn(7, 2, channels, requires_grad=True)
     h = torch.randn(2, 5, requires_grad=True)
@@ -52,28 +49,28 @@ def test_frozen_parameters_leave_the_other_gradients_alone(monkeypatch, frozen, 
             assert_close(found, known[1:], 1e-14)
 
 
-def test_hidden_states_are_made_again_for_weights_only(monkeypatch):
-    monkeypatch.setattr(keep, "WIDE", 1)
-    revealed, reveal = [], Grid.reveal
-    monkeypatch.setattr(Grid, "reveal", lambda grid, level: revealed.append(level) or reveal(grid, level))
+def test_hidden_states_are_recomputed_for_weights_only(monkeypatch):
+    asked, hidden = [], Restorer.hidden
+    monkeypatch.setattr(Restorer, "hidden", lambda self, level: asked.append(level) or hidden(self, level))
     net, x = TrellisNet(2, 5, 4), torch.randn(7, 2, 2, requires_grad=True)
     net(x)[0].sum().backward()
-    assert revealed == [3, 2, 1, 0]
+    assert asked == [3, 2, 1, 0]
     net.kernel.weight_hidden.requires_grad_(False)
     net(x)[0].sum().backward()
-    assert revealed == [3, 2, 1, 0]
+    assert asked == [3, 2, 1, 0]
 
 
 @pytest.mark.parametrize("channels", [2, 20])
 def test_frozen_input_weights_get_no_products(monkeypatch, channels):
-    walks, run = [], BackwardWalk.run
-    monkeypatch.setattr(BackwardWalk, "run", lambda walk: walks.append(walk) or run(walk))
+    made, make = [], ProductGradients.__init__
+    monkeypatch.setattr(ProductGradients, "__init__", lambda self, *args: made.append(self) or make(self, *args))
     net, x = TrellisNet(channels, 5, 4), torch.randn(7, 2, channels, requires_grad=True)
     net.requires_grad_(False)
     net(x)[0].sum().backward()
     net.kernel.weight_hidden.requires_grad_(True)
     net(x.detach())[0].sum().backward()
-    for walk in walks:
-        assert not walk.gradients.input_weight.any()
-        assert walk.gradients.input_bias is None or not walk.gradients.input_bias.any()
-    assert not any(product.any() for product in walks[1].grad_products.values())
+    assert len(made) == 2
+    for found in made:
+        assert found.input_weight is None
+        assert found.biases == [None]
+    assert made[1].injected == made[1].gathered == []

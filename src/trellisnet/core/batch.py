@@ -1,4 +1,4 @@
-"""The forms a batch of sequences comes in, as `nn.LSTM` takes them, and the way back to the same form."""
+"""Reading x: the forms in which `nn.LSTM` takes a batch of sequences, to (T, B, C) and back."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from trellisnet.core.checks import positive_int, positive_ints
-from trellisnet.core.plan import Rows
+from trellisnet.core.plan import RowsPerSequence
 
 
-class Batch(NamedTuple):
+class Sequences(NamedTuple):
     """Sequences as (T, B, C), their lengths where they are not all T, and the form they came in."""
 
     x: Tensor
@@ -23,7 +23,7 @@ class Batch(NamedTuple):
     packed: PackedSequence | None = None
 
     def restore(self, y: Tensor, whole: bool = True) -> Tensor | PackedSequence:
-        """Bring an output (T, B, C) or (layers, T, B, C) into the form of the input; `whole`: it has all T steps."""
+        """Convert an output (T, B, C) or (layers, T, B, C) to the form of the input; `whole`: it has all T steps."""
         if self.unbatched:
             return y.squeeze(-2)
         if self.packed is not None and whole and y.dim() == 3:
@@ -35,8 +35,8 @@ class Batch(NamedTuple):
             return PackedSequence(again.data, again.batch_sizes, order, inverse)
         return y.transpose(-3, -2) if self.batch_first else y
 
-    def wanted(self, tail: int | None) -> tuple[tuple[int, ...] | range | None, Rows | None]:
-        """The steps that the last `tail` of each sequence are (None: all), and which of them each sequence picks."""
+    def wanted(self, tail: int | None) -> tuple[tuple[int, ...] | range | None, RowsPerSequence | None]:
+        """The last `tail` steps of all sequences (None: all steps), and which of them each sequence picks."""
         if tail is None:
             return None, None
         ends = self.lengths or (len(self.x),)
@@ -48,7 +48,8 @@ class Batch(NamedTuple):
         wanted = sorted({step for n in ends for step in range(n - tail, n)})
         row = {step: i for i, step in enumerate(wanted)}
         picked = [[row[n - tail + i] for n in ends] for i in range(tail)]
-        return tuple(wanted), torch.tensor(picked, device=self.x.device)
+        device = self.x.device
+        return tuple(wanted), (torch.tensor(picked, device=device), torch.arange(len(ends), device=device))
 
     def padding(self) -> Tensor | None:
         """True at the steps beyond each sequence's end: (T, B, 1); None if there are none."""
@@ -58,10 +59,10 @@ class Batch(NamedTuple):
         return (torch.arange(len(self.x), device=self.x.device)[:, None] >= ends).unsqueeze(-1)
 
 
-def read_batch(
+def read_sequences(
     x: Tensor | PackedSequence, lengths: Sequence[int] | Tensor | None, batch_first: bool, input_size: int
-) -> Batch:
-    """Check an input and bring it into the form (T, B, C)."""
+) -> Sequences:
+    """Check an input and convert it to (T, B, C)."""
     packed = x if isinstance(x, PackedSequence) else None
     if packed is not None:
         if lengths is not None:
@@ -80,16 +81,16 @@ def read_batch(
         x = x.transpose(0, 1)
     if 0 in x.shape:
         raise ValueError(f"x must not be empty: got {x.shape[0]} steps of {x.shape[1]} sequences")
-    return Batch(x, _check_lengths(lengths, *x.shape[:2]), batch_first, unbatched, packed)
+    return Sequences(x, _check_lengths(lengths, *x.shape[:2]), batch_first, unbatched, packed)
 
 
-def _check_lengths(lengths: Sequence[int] | Tensor | None, steps: int, batch: int) -> tuple[int, ...] | None:
+def _check_lengths(lengths: Sequence[int] | Tensor | None, longest: int, batch: int) -> tuple[int, ...] | None:
     if lengths is None:
         return None
     values = positive_ints("lengths", lengths)
     if len(values) != batch:
-        raise ValueError(f"lengths must be {batch} integers, one a sequence, got {len(values)}")
+        raise ValueError(f"lengths must be {batch} integers, one per sequence, got {len(values)}")
     for row, n in enumerate(values):
-        if n > steps:
-            raise ValueError(f"lengths[{row}] must lie in 1 .. {steps} (the steps of x), got {n}")
-    return None if min(values) == steps else values
+        if n > longest:
+            raise ValueError(f"lengths[{row}] must lie in 1 .. {longest} (the steps of x), got {n}")
+    return None if min(values) == longest else values

@@ -8,19 +8,20 @@ import torch
 
 from reference import assert_as_specified, assert_close, gradients, make
 from trellisnet import TrellisNet
-from trellisnet.core import engine
-from trellisnet.core.pairs import Pairs
+from trellisnet.core.engine import tiles
+from trellisnet.core.engine.pairs import Pairs
+from trellisnet.core.engine.storage import Scratch
 
 WIDTH, GATES = 3, 8
 
 
 @pytest.fixture
 def paired(monkeypatch):
-    """Even the smallest layers are paired; the fixture tells, call by call, which of them were."""
-    calls, choose = [], engine.paired_layers
-    monkeypatch.setattr("trellisnet.core.pairs.PAIRED", 1)
-    monkeypatch.setattr("trellisnet.core.pairs.PAIRED_WIDTH", 1)
-    monkeypatch.setattr(engine, "paired_layers", lambda *args: calls.append(choose(*args)) or calls[-1])
+    """Even the smallest layers are paired; the fixture tells, for each form of call, which of them are."""
+    calls, choose = [], tiles.paired_layers
+    monkeypatch.setattr("trellisnet.core.engine.pairs.PAIRED", 1)
+    monkeypatch.setattr("trellisnet.core.engine.pairs.PAIRED_WIDTH", 1)
+    monkeypatch.setattr(tiles, "paired_layers", lambda *args: calls.append(choose(*args)) or calls[-1])
     return calls
 
 
@@ -28,41 +29,33 @@ def paired(monkeypatch):
 @pytest.mark.parametrize("steps", [2, 3, 4, 7])
 def test_three_products_equal_four(steps, batch):
     weight, rows = torch.randn(2 * WIDTH, GATES), torch.randn(steps + 1, batch, WIDTH)
-    pairs = Pairs(weight, torch.empty(steps * batch, 2 * WIDTH))
-    gates = torch.empty(steps, batch, GATES)
+    pairs = Pairs(weight, steps, batch, Scratch(torch.empty(0)))
+    gates = torch.ones(steps, batch, GATES)  # the products are added to them
     first, second = gates[: (steps + 1) // 2], gates[(steps + 1) // 2 :]
-    factors = pairs.begin(rows, first)
-    second.copy_(first[: len(second)])
-    pairs.finish(factors, first, second)
+    pairs.forward(rows, [first, second])
     variables = [tensor.clone().requires_grad_() for tensor in (rows, weight)]
     expected = torch.cat([variables[0][:-1], variables[0][1:]], -1) @ variables[1]
-    assert_close([first, second], [expected[::2], expected[1::2]], 1e-12)
+    assert_close([first - 1, second - 1], [expected[::2], expected[1::2]], 1e-12)
 
     grads = torch.randn(steps, batch, GATES)
     grad_rows, grad_weight = torch.autograd.grad(expected, variables, grads)
     for wants_rows, wants_kernels in product((True, False), (True, False)):
-        kernels = torch.ones(3, WIDTH, GATES) if wants_kernels else None  # they are added to
-        below = torch.full_like(rows, torch.nan) if wants_rows else None
-        if below is not None:
-            below[0] = 1  # it is added to as well
+        kernels = torch.ones(3, WIDTH, GATES) if wants_kernels else None  # both are added to
+        below = torch.ones_like(rows) if wants_rows else None
         pairs.backward(rows if wants_kernels else None, [grads[::2].clone(), grads[1::2]], kernels, below)
         if kernels is not None:
             older, shared, newest = kernels - 1
             assert_close(torch.cat([older + shared, newest + shared]), grad_weight, 1e-12)
         if below is not None:
-            below[0] -= 1
-            assert_close(below, grad_rows, 1e-12)
+            assert_close(below - 1, grad_rows, 1e-12)
 
 
 @pytest.mark.parametrize("cell", ["tanh", "relu", "lstm", "gru"])
-@pytest.mark.parametrize("wide", [1, 1000])
 @pytest.mark.parametrize("tile_rows", [1, 5, 1024])
 @pytest.mark.parametrize("memory", ["store", "recompute"])
-def test_equals_specification(monkeypatch, paired, memory, tile_rows, wide, cell):
-    monkeypatch.setattr("trellisnet.core.tiles.TILE", 1)
-    monkeypatch.setattr("trellisnet.core.tiles.TILE_ROWS", tile_rows)
-    monkeypatch.setattr("trellisnet.core.keep.WIDE", wide)
-    monkeypatch.setattr("trellisnet.core.keep.REMADE", 3)
+def test_equals_specification(monkeypatch, paired, memory, tile_rows, cell):
+    monkeypatch.setattr("trellisnet.core.engine.tiles.TILE", 1)
+    monkeypatch.setattr("trellisnet.core.engine.tiles.TILE_ROWS", tile_rows)
     for input_size, (steps, batch) in product((2, 20), [(1, 1), (2, 3), (7, 1), (8, 2)]):
         net = make(input_size, cell=cell, memory=memory)
         assert_as_specified(net, torch.randn(steps, batch, input_size), depth=7)
@@ -100,7 +93,8 @@ def test_states_masks_and_tails_are_as_without_pairs(monkeypatch, paired, call, 
     x, h, c = (torch.randn(*shape, requires_grad=True) for shape in ((9, 2, input_size), (2, 6), (2, 6)))
     tensors, found = (x, h, c, *net.parameters()), []
     for least in (1, 10**6):
-        monkeypatch.setattr("trellisnet.core.pairs.PAIRED", least)
+        monkeypatch.setattr("trellisnet.core.engine.pairs.PAIRED", least)
+        net._calls.clear()
         for state in ((h, c), net(x)[1]):
             y, after, aux = net(x, state, aux=True, **call)
             outputs = [y, aux] if after is None else [y, aux, after.h, after.c]
@@ -141,23 +135,21 @@ def test_single_precision_is_hardly_less_exact(monkeypatch, paired):
 
     exact, errors = run(copy.deepcopy(net).double(), x.double()), []
     for least in (1, 10**6):
-        monkeypatch.setattr("trellisnet.core.pairs.PAIRED", least)
+        monkeypatch.setattr("trellisnet.core.engine.pairs.PAIRED", least)
+        net._calls.clear()
         errors.append([((a - b).norm() / b.norm()).item() for a, b in zip(run(net, x), exact, strict=True)])
     for in_pairs, alone in zip(*errors, strict=True):
         assert in_pairs < min(2e-6, 2 * alone)
     assert [any(layers) for layers in paired] == [True, True, False]
 
 
-def test_small_and_narrow_layers_and_compiled_cells_are_not_paired(monkeypatch, paired):
+def test_small_and_narrow_layers_are_not_paired(monkeypatch, paired):
     net, x = TrellisNet(2, 6, 3), torch.randn(9, 2, 2)
-    monkeypatch.setattr("trellisnet.core.pairs.PAIRED", 9 * 2 * 6)
+    monkeypatch.setattr("trellisnet.core.engine.pairs.PAIRED", 9 * 2 * 6)
     net(x)
     net(x[:-1])
     assert paired == [(False, True, True), (False, False, False)]
-    with monkeypatch.context() as patch:
-        patch.setattr("trellisnet.core.pairs.PAIRED_WIDTH", 7)
-        net(x)
-    assert not any(paired[-1])
-    monkeypatch.setattr("trellisnet.core.pairs.is_fused", lambda call, device: True)
+    monkeypatch.setattr("trellisnet.core.engine.pairs.PAIRED_WIDTH", 7)
+    net._calls.clear()
     net(x)
     assert not any(paired[-1])

@@ -1,10 +1,8 @@
 """The ways a call can run: in place, with ordinary operations, compiled, traced, under autocast. All give the same."""
 
 import os
-import shutil
 import subprocess
 import sys
-import warnings
 
 import pytest
 import torch
@@ -14,8 +12,8 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from reference import assert_close, gradients
 from trellisnet import TrellisNet
-from trellisnet.core import engine, plain
-from trellisnet.core.fusion import set_fusion
+from trellisnet.core import engine
+from trellisnet.core.engine import plain, step
 
 
 @pytest.fixture
@@ -28,8 +26,8 @@ def paths(monkeypatch):
         monkeypatch.setattr(module, function, lambda *args: taken.append(name) or original(*args))
 
     watch(plain, "run", "plain")
-    watch(engine.step, "run", "step")
-    watch(engine._Trellis, "apply", "in place")
+    watch(step, "run", "step")
+    watch(engine._InPlace, "apply", "in place")
     return taken
 
 
@@ -49,7 +47,7 @@ def test_ordinary_operations_equal_the_in_place_walk(monkeypatch, options, call)
     tensors = (x, before.h, before.c, *net.parameters())
     results = []
     for needed in (False, True):
-        monkeypatch.setattr(plain, "is_needed", lambda *_, needed=needed: needed)
+        monkeypatch.setattr(engine, "needs_ordinary_operations", lambda _, needed=needed: needed)
         y, state, aux = net(x, before, aux=True, **call)
         outputs = [y, aux] if state is None else [y, aux, state.h, state.c]
         grads = [gradients(output, *tensors) for output in outputs]
@@ -73,7 +71,7 @@ def test_double_backward_is_found_by_itself(paths):
 
 def plain_output(net, x):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plain, "is_needed", lambda *_: True)
+        patch.setattr(engine, "needs_ordinary_operations", lambda _: True)
         return net(x)[0]
 
 
@@ -97,7 +95,7 @@ def test_torch_func_takes_ordinary_operations(paths):
     assert "plain" in paths
 
 
-def test_what_a_tracer_sees_is_not_remembered():
+def test_what_a_tracer_sees_is_not_cached():
     net, x = TrellisNet(3, 6, 4).requires_grad_(False), torch.randn(1, 2, 3)
     expected = net(x)[0]
     traced = make_fx(lambda x: net(x)[0], tracing_mode="symbolic", _allow_non_fake_inputs=True)(x)
@@ -129,44 +127,6 @@ def test_single_steps_without_gradients_stream(paths):
         net(x, state)
         net(x, state, tail=1)
     assert paths == ["in place", "step", "step", "in place"]
-
-
-@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler on a CPU")
-def test_compiled_cells_give_the_same():
-    net = TrellisNet(3, 5, 2)
-    x = torch.randn(4, 2, 3, requires_grad=True)
-    expected, _ = net(x)
-    tensors = (x, *net.parameters())
-    try:
-        set_fusion("always")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the compiler's own
-            y, _ = net(x)
-            found = gradients(y, *tensors)
-    finally:
-        set_fusion("auto")
-    assert_close(y, expected, 1e-12)
-    assert_close(found, gradients(expected, *tensors))
-    with pytest.raises(ValueError, match="mode"):
-        set_fusion("sometimes")
-
-
-def test_cells_of_groups_are_not_compiled():
-    net = TrellisNet(3, 5, 2, groups=(2, 3))
-    x = torch.randn(4, 2, 3, requires_grad=True)
-    expected, state = net(x)
-    tensors = (x, *net.parameters())
-    try:
-        set_fusion("always")
-        y, _ = net(x)
-        found = gradients(y, *tensors)
-        with torch.no_grad():
-            step, _ = net(x[:1], state)
-    finally:
-        set_fusion("auto")
-    assert_close(y, expected, 0.0)
-    assert_close(found, gradients(expected, *tensors), 0.0)
-    assert_close(step, net(x[:1], state)[0], 1e-12)
 
 
 def test_autocast_and_half_precision_on_a_cpu_compute_in_single_precision():

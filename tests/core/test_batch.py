@@ -84,13 +84,11 @@ def test_lengths_equal_the_sequences_alone_and_ignore_what_lies_beyond():
     ],
 )
 @pytest.mark.parametrize("memory", ["store", "recompute"])
-@pytest.mark.parametrize("wide", [1, 1000])
 @pytest.mark.parametrize("tile_rows", [1, 1024])
 @pytest.mark.parametrize("tail", [1, 2, 5, 11])
-def test_tail_equals_the_end_of_the_full_run(monkeypatch, options, memory, wide, tile_rows, tail):
-    monkeypatch.setattr("trellisnet.core.keep.WIDE", wide)
-    monkeypatch.setattr("trellisnet.core.tiles.TILE", 1)
-    monkeypatch.setattr("trellisnet.core.tiles.TILE_ROWS", tile_rows)
+def test_tail_equals_the_end_of_the_full_run(monkeypatch, options, memory, tile_rows, tail):
+    monkeypatch.setattr("trellisnet.core.engine.tiles.TILE", 1)
+    monkeypatch.setattr("trellisnet.core.engine.tiles.TILE_ROWS", tile_rows)
     net = make(memory=memory, aux_every=2, **options)
     net.num_layers = 6
     x = torch.randn(11, 2, 2, requires_grad=True)

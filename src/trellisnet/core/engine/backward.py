@@ -1,0 +1,126 @@
+"""The walk down through the levels of one call: the gradients of everything, in place.
+
+Only the gradients of two levels exist at a time: one is read while the one below it is written. Shapes: n rows (steps),
+B sequences, H hidden channels, G gates.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from trellisnet.core.call import Call, Inputs
+from trellisnet.core.engine.forward import Layers
+from trellisnet.core.engine.products import ProductGradients, Products
+from trellisnet.core.engine.restore import Restorer
+from trellisnet.core.engine.storage import Kept, Layout, Level, Scratch, add_to, part_of, two_levels
+from trellisnet.core.engine.tiles import Part, Tile
+
+
+def backward(
+    call: Call, inputs: Inputs, grads: tuple[Tensor | None, ...], needed: Inputs, kept: Kept, scratch: Scratch
+) -> Inputs:
+    """The gradients of the inputs that are needed, from those of the outputs (y, aux, state h, state c).
+
+    What was kept is overwritten.
+    """
+    return _Backward(call, inputs, grads, needed, kept, scratch).run()
+
+
+class _Backward:
+    def __init__(
+        self,
+        call: Call,
+        inputs: Inputs,
+        grads: tuple[Tensor | None, ...],
+        needed: Inputs,
+        kept: Kept,
+        scratch: Scratch,
+    ) -> None:
+        self.call, self.inputs, self.grads = call, inputs, grads
+        products = Products(call, inputs, scratch, again=call.recompute)
+        self.products, self.layers = ProductGradients(products, needed), Layers(call, inputs, products)
+        self.levels = two_levels(call, scratch)
+        self.restored = Restorer(self.layers, kept, scratch)
+        # contexts seldom need a gradient
+        wanted = needed.context_h or needed.context_c
+        contexts = (inputs.context_h, inputs.context_c)
+        self.contexts = Level(*(torch.zeros_like(z) if wanted and z is not None else None for z in contexts))
+        self.wants_weights = any(weight is not None for weight in self.products.weights)
+
+    def run(self) -> Inputs:
+        above: Level | None = self._zeros(self.call.depth)
+        for start, stop in reversed(self.call.derive(Layout).segments):
+            self.restored.open(start, stop)
+            for i in reversed(range(start, stop)):
+                assert above is not None
+                self._add_outputs(i + 1, above)
+                self._keep_context(i + 1, above)
+                needs_below = i > 0 or (self.contexts.h is not None and not self.call.zero_below)
+                below = self._zeros(i) if needs_below else None
+                self._run_layer(i, above, below)
+                above = below
+        if above is not None:
+            self._keep_context(0, above)
+        found = self.products
+        found.finish()
+        flat = (found.x, None, *self.contexts, found.input_weight, *found.weights, *found.biases)
+        return Inputs.of(flat, len(found.weights))
+
+    def _zeros(self, level: int) -> Level:
+        for gradient in self.levels[level]:
+            if gradient is not None:
+                gradient.zero_()
+        return self.levels[level]
+
+    def _add_outputs(self, level: int, gradient: Level) -> None:
+        """Add what flows into a level from the call's own outputs."""
+        call, wanted = self.call, self.call.plan.wanted
+        grad_y, grad_aux, *grad_states = self.grads
+        assert gradient.h is not None
+        if level == call.depth and grad_y is not None:
+            gradient.h[-wanted:, :, call.output].add_(grad_y)
+        if grad_aux is not None and level in call.aux:
+            gradient.h[-wanted:, :, call.output].add_(grad_aux[call.aux.index(level)])
+        for grad_level, grad_state in zip(gradient, grad_states, strict=True):
+            if grad_level is not None and grad_state is not None:
+                add_to(grad_level, call.ends[level - 1], grad_state[call.state_rows[level - 1]])
+
+    def _keep_context(self, level: int, gradient: Level) -> None:
+        for grad_context, grad_level in zip(self.contexts, gradient, strict=True):
+            if grad_context is not None and grad_level is not None:
+                grad_context[self.call.contexts[level]] = grad_level[: self.call.plan.spans[level]]
+
+    def _run_layer(self, i: int, above: Level, below: Level | None) -> None:
+        hidden = self.restored.hidden(i) if self.wants_weights else None
+        for tile in self.layers.tiles[i]:
+            self._mask(i, tile, above)
+            for b in range(len(self.call.blocks)):
+                grads = [self._run_cell(i, b, tile, part, above, below) for part in tile.parts]
+                self.products.backward(i, b, tile, hidden, grads, None if below is None else below.h)
+
+    def _mask(self, i: int, tile: Tile, above: Level) -> None:
+        """What dropout hides and what is not alive has no gradient."""
+        assert above.h is not None
+        if self.inputs.mask is not None:
+            above.h[tile.new].mul_(self.inputs.mask)
+        if (alive := self.call.alive[i]) is not None:
+            for gradient in above:
+                if gradient is not None:
+                    gradient[tile.new, :, alive:] = 0
+
+    def _run_cell(self, i: int, b: int, tile: Tile, part: Part, above: Level, below: Level | None) -> Tensor:
+        """The gradients of a block's pre-activations; that of the memory before goes to the level below."""
+        channels, restored = self.call.blocks[b].channels, self.restored
+        gates = restored.gates[i][b][tile.gates][part.gates]
+        grad_h, grad_c = (part_of(z, part.new, channels) for z in above)
+        memory = part_of(restored.levels[i].c, part.taps[-2], channels)
+        memory_out = part_of(restored.levels[i + 1].c, part.new, channels)
+        target, rows = None if below is None else below.c, part.taps[-2]
+        grad_memory = part_of(target, rows, channels)
+        assert grad_h is not None
+        by_gate = gates.unflatten(-1, (self.call.cell.gates, -1))
+        self.layers.cell.backward_(by_gate, memory, memory_out, grad_h, grad_c, grad_memory)
+        if target is not None and grad_memory is not None and isinstance(rows, Tensor):  # a copy, not a view
+            target[rows, :, channels] = grad_memory
+        return gates
