@@ -103,3 +103,18 @@ def test_the_start_of_our_own_is_the_default(kind):
 def test_bad_options_are_named(options, error, message):
     with pytest.raises(error, match=message):
         LstmBody(3, **options)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ({"lengths": [3]}, "lengths must be 2 integers, one per sequence, got 1"),
+        ({"lengths": [3, 0]}, r"lengths\[1\] must be an integer >= 1, got 0"),
+        ({"lengths": [3, 9]}, r"lengths\[1\] must lie in 1 .. 4 \(the steps of x\), got 9"),
+        ({"lengths": [4, 2], "tail": 3}, r"tail must be at most 2 \(the shortest sequence\), got 3"),
+        ({"depth": 2}, "depth is no option of the body LstmBody: got depth=2"),
+    ],
+)
+def test_bad_calls_are_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        run_body(LstmBody(3, hidden_size=4), torch.randn(4, 2, 3), **call)

@@ -81,10 +81,11 @@ def read_sequences(
         x = x.transpose(0, 1)
     if 0 in x.shape:
         raise ValueError(f"x must not be empty: got {x.shape[0]} steps of {x.shape[1]} sequences")
-    return Sequences(x, _check_lengths(lengths, *x.shape[:2]), batch_first, unbatched, packed)
+    return Sequences(x, check_lengths(lengths, *x.shape[:2]), batch_first, unbatched, packed)
 
 
-def _check_lengths(lengths: Sequence[int] | Tensor | None, longest: int, batch: int) -> tuple[int, ...] | None:
+def check_lengths(lengths: Sequence[int] | Tensor | None, longest: int, batch: int) -> tuple[int, ...] | None:
+    """Return the lengths of a batch after a check of each; None if all sequences have all steps."""
     if lengths is None:
         return None
     values = positive_ints("lengths", lengths)

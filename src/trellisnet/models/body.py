@@ -33,6 +33,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
+from trellisnet.core.batch import check_lengths
 from trellisnet.core.checks import positive_int
 
 BATCH_DIM = 1  # of the tensors of a state
@@ -101,6 +102,7 @@ def run_body(
     """
     kind: Any = type(body)
     accepted, name = _accepted(kind), kind.__name__
+    lengths = check_lengths(lengths, *x.shape[:2])
     options: dict[str, Any] = {"lengths": lengths, "tail": tail, "depth": depth, "aux": aux or None}
     given = {key: value for key, value in options.items() if value is not None}
     for key in ("depth", "aux"):
@@ -145,8 +147,11 @@ def _described(value: object) -> str:
     return f"a tuple of {len(value)}" if isinstance(value, tuple) else type(value).__name__
 
 
-def _last(output: Tensor, tail: int, lengths: Sequence[int] | Tensor | None) -> Tensor:
+def _last(output: Tensor, tail: int, lengths: Sequence[int] | None) -> Tensor:
     """Cut the last `tail` steps of each sequence from an output with all steps."""
+    shortest = len(output) if lengths is None else min(lengths)
+    if positive_int("tail", tail) > shortest:
+        raise ValueError(f"tail must be at most {shortest} (the shortest sequence), got {tail}")
     if lengths is None:
         return output[-tail:]
     ends = torch.as_tensor(lengths, device=output.device)
