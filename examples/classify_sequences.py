@@ -1,12 +1,12 @@
-"""Classify sequences of unequal length by something that happened long before their end.
+"""Classify sequences of unequal lengths by an event long before their end.
 
     python examples/classify_sequences.py
 
-A recording is noise of 100 to 200 steps with two short tones in it, each low or high. The first tone stands at the
-beginning, the second anywhere after it, and the label says what both were: low-low, low-high, high-low or high-high.
-Who forgets the first tone is right half of the time, who guesses a quarter of it.
+A recording is noise of 100 to 200 steps with two short tones in it, each low or high. The first tone is at the
+beginning, the second anywhere after it. The label is the combination: low-low, low-high, high-low or high-high. A model
+that forgets the first tone has an accuracy of 1/2, random guessing one of 1/4.
 
-About a minute on one core, which ends with:
+Takes about a minute on one core. The last lines are:
 
     best model, test: loss 0.1159, accuracy 0.9630 (every sequence of the split)
     shorter recordings: 94.8% right
@@ -24,8 +24,8 @@ from torch.nn.utils.rnn import pad_sequence
 
 from trellisnet import TrainingConfig, TrellisClassifier, fit
 
-TONE = 16  # steps of a tone
-WAVES = torch.tensor([8, 4])  # steps of one wave of the low tone and of the high one
+TONE = 16  # steps per tone
+WAVES = torch.tensor([8, 4])  # steps per period of the low tone and of the high tone
 
 
 def recordings(count: int, longest: int, generator: torch.Generator) -> tuple[list[Tensor], Tensor]:
@@ -43,20 +43,20 @@ def recordings(count: int, longest: int, generator: torch.Generator) -> tuple[li
 
 
 def main(count: int = 4800, longest: int = 200) -> float:
-    """Train on n recordings; the share of new recordings that are classified rightly.
+    """Train a classifier; return its accuracy on new recordings.
 
     Args:
-        count: recordings to train on, and to choose the best model by.
-        longest: steps of the longest recordings, at least 96; the shortest have half of it.
+        count: number of recordings for training and validation.
+        longest: steps of the longest recordings, at least 96; the shortest have half as many.
     """
     torch.manual_seed(0)
     x, labels = recordings(count, longest, torch.Generator().manual_seed(1))
 
-    # Reach grows with the sum of the dilations, cost with the number of layers.
+    # The receptive field grows with the sum of the dilations, the cost with the number of layers.
     model = TrellisClassifier(1, 48, num_layers=9, num_classes=4, dilation=[1, 1, 2, 4, 8, 16, 32, 64, 128])
     print(f"{model.num_parameters:,} parameters; an output can depend on {model.net.receptive_field} steps")
 
-    # Each recording is read at its own last step. A tenth is held back to choose the best epoch by.
+    # The label is predicted at each recording's own last step. A tenth of the recordings is used for validation.
     config = TrainingConfig(epochs=2, optimiser="adamw", learning_rate=0.01, schedule="cosine", warmup=0.3, clip=0.5)
     new, right_labels = recordings(1000, longest, torch.Generator().manual_seed(2))
     with tempfile.TemporaryDirectory() as folder:

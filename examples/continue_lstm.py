@@ -1,15 +1,15 @@
-"""Turn a trained LSTM into a trellis network that gives the same, and train that further.
+"""Convert a trained LSTM to an equivalent trellis network, and continue training.
 
     python examples/continue_lstm.py
 
-An LSTM learns to predict the characters of Python's own library. `from_rnn` makes a trellis network of it that gives
-the same from the last 16 characters, and `densify` frees that of the LSTM's sparse kernel. Trained further on the same
-text, it ends with a lower loss than the LSTM does, though its 16 layers make each step dearer. Losses are in nats a
-character, on unseen modules.
+An LSTM learns to predict the characters of Python's own library. `from_rnn` converts it to a trellis network that
+computes the same function of the last 16 characters, and `densify` replaces the LSTM's sparse kernel by a dense one.
+After further training on the same text its loss is lower than the LSTM's, although its 16 layers make each step more
+expensive. Losses are in nats per character, on unseen modules.
 
-The other examples train with `trellisnet.fit`; the training loop here is written by hand, to show how that is done.
+The other examples train with `trellisnet.fit`; this one has its own training loop, to show how to write one.
 
-Half a minute on one core, which ends with:
+Takes half a minute on one core. The last lines are:
 
                                 LSTM: 2.054
                           difference: 4.8e-07
@@ -18,7 +18,7 @@ Half a minute on one core, which ends with:
       dense trellis, trained further: 1.941
                LSTM, trained further: 1.979
 
-The text differs from version to version of Python, and the numbers with it.
+The text depends on the version of Python, and so do the numbers.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from torch.nn import functional as F
 from trellisnet import from_rnn
 from trellisnet.data import TextData, load
 
-HORIZON = 16  # characters that a prediction of the trellis network looks back
+HORIZON = 16  # characters that each prediction of the trellis network depends on
 Windows = Iterator[tuple[Tensor, Tensor]]
 
 
 class CharacterModel(nn.Module):
-    """Characters to logits of the next, through any net that is used like nn.LSTM."""
+    """Predicts the next character with any net that has the interface of nn.LSTM."""
 
     def __init__(self, vocab_size: int, net: nn.Module) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class CharacterModel(nn.Module):
 
 
 def windows(data: TextData, split: str) -> Windows:
-    """Characters (T, B) and those that follow, time first as in nn.LSTM; begins again after the end."""
+    """Endless batches of characters (T, B) and the next ones, time first as in nn.LSTM."""
     batches = data.batches(split, batch_size=32, steps=2 * HORIZON)
     while True:
         for batch in batches:
@@ -60,7 +60,7 @@ def windows(data: TextData, split: str) -> Windows:
 
 
 def train(model: nn.Module, text: Windows, steps: int) -> None:
-    """Train at a rate that rises and falls."""
+    """Train with a one-cycle learning rate."""
     optimiser = torch.optim.AdamW(model.parameters())
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, max_lr=0.004, total_steps=steps)
     for _ in range(steps):
@@ -73,15 +73,15 @@ def train(model: nn.Module, text: Windows, steps: int) -> None:
 
 
 def evaluate(model: nn.Module, data: TextData) -> float:
-    """The mean loss of 40 batches of unseen text."""
+    """The mean loss over 40 batches of unseen text."""
     text = windows(data, "test")
     with torch.no_grad():
         return float(sum(model(*next(text)) for _ in range(40)) / 40)
 
 
 def main(lstm_steps: int = 1000, further_steps: int = 300) -> dict[str, float]:
-    """Train the LSTM for so many steps, then everything for some more; losses, and how exact the conversion is."""
-    torch.set_flush_denormal(True)  # deep stacks underflow, which makes a CPU slow
+    """Train, convert, and train both models further; return the losses and the error of the conversion."""
+    torch.set_flush_denormal(True)  # activations of deep nets underflow, and denormal numbers are slow
     torch.manual_seed(0)
     data = load("python-library")
     assert isinstance(data, TextData)
@@ -92,7 +92,7 @@ def main(lstm_steps: int = 1000, further_steps: int = 300) -> dict[str, float]:
     train(lstm, text, lstm_steps)
     result = {"LSTM": evaluate(lstm, data)}
 
-    # Theorem 1 of the paper. At every step, the trellis network gives what the LSTM gives after the last 16 characters.
+    # Theorem 1 of the paper: at every step, the output equals that of the LSTM after the last 16 characters.
     model = copy.deepcopy(lstm)  # with its own embedding and readout
     trellis = model.net = from_rnn(rnn, HORIZON)
     x = lstm.embedding(next(windows(data, "test"))[0])  # (32, 32, 16)
@@ -103,15 +103,15 @@ def main(lstm_steps: int = 1000, further_steps: int = 300) -> dict[str, float]:
     result["difference"] = difference.item()
     result["the same as a trellis"] = evaluate(model, data)
 
-    # Its kernel is that of an LSTM: zero wherever a trellis network could have weights. A dense kernel starts from the
-    # same function, and may use those weights.
+    # The kernel of an LSTM is sparse. A dense kernel starts with the same function and zeros elsewhere, which training
+    # can change.
     model.net = trellis.densify()
     result["dense trellis"] = evaluate(model, data)
     further = list(islice(text, further_steps))
     train(model, iter(further), further_steps)
     result["dense trellis, trained further"] = evaluate(model, data)
 
-    # What would the LSTM have learned from the same text?
+    # For comparison: the LSTM, trained further on the same text.
     train(lstm, iter(further), further_steps)
     result["LSTM, trained further"] = evaluate(lstm, data)
     for name, value in result.items():

@@ -1,11 +1,11 @@
-"""Write a cell of your own, check it, train it beside the built-in LSTM cell, and stream it.
+"""Write your own cell, check it, compare it with the built-in LSTM cell, and stream it.
 
     python examples/own_cell.py
 
-The task: three switches are set to +1 or -1 by rare pulses, and the model says at every step how they stand. Always
-saying zero has a mean squared error of nearly 1.
+The task: rare pulses set three switches to +1 or -1, and the model predicts their positions at every step. A constant
+prediction of zero has a mean squared error of nearly 1.
 
-A quarter of a minute on one core, which ends with:
+Takes 15 seconds on one core. The output ends with:
 
     gradients agree with finite differences: True
         lstm: 9,187 parameters, mean squared error 0.0713
@@ -27,20 +27,21 @@ CHANNELS, STEPS = 3, 60
 
 
 class Peephole(nn.Module, Cell):
-    """An LSTM cell with coupled gates, which forgets as much as it takes in, and a peephole.
+    """An LSTM cell with coupled input and forget gates, and a peephole.
 
-    The output gate looks at the memory, with a learned weight a channel. Because of that weight the cell is a module.
+    The output gate depends on the memory, with one learned weight per channel. The cell is a module because of this
+    weight.
     """
 
     gates, has_memory = 3, True  # the LSTM cell has four
-    weight_scale, gate_biases = 2.0, (1.0, 0.0, 0.0)  # starts as the LSTM cell does: wide, and remembering
+    weight_scale, gate_biases = 2.0, (1.0, 0.0, 0.0)  # initialised as the LSTM cell: large weights, forget bias 1
 
     def __init__(self, width: int) -> None:
         super().__init__()
         self.peephole = nn.Parameter(torch.zeros(width))
 
     def forward(self, pre: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """Pre-activations (N, 3, H) and the memory (N, H) to the hidden state and the memory."""
+        """Compute the hidden state and the memory, (N, H) each, from pre-activations (N, 3, H) and the memory."""
         keep, show, candidate = pre.unbind(-2)
         memory = torch.lerp(candidate.tanh(), memory, keep.sigmoid())
         return torch.sigmoid(show + self.peephole * memory) * memory.tanh(), memory
@@ -49,7 +50,7 @@ class Peephole(nn.Module, Cell):
 def check_gradients() -> bool:
     """Compare the gradients of a whole net with finite differences, in double precision."""
     cell = Peephole(4)
-    nn.init.normal_(cell.peephole)  # it starts from zero, which could hide a mistake
+    nn.init.normal_(cell.peephole)  # zeros, the initial values, could hide a mistake
     net = TrellisNet(2, 4, num_layers=3, cell=cell).double()
     names, values = zip(*net.named_parameters(), strict=True)
 
@@ -73,7 +74,7 @@ def switches(count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
 
 
 def train(cell: str | Cell, count: int) -> tuple[TrellisRegressor, float]:
-    """A model with this cell that remembers the switches, and its mean squared error on new ones."""
+    """Train a model with this cell; return it and its mean squared error on new sequences."""
     torch.manual_seed(0)
     generator = torch.Generator().manual_seed(1)
     model = TrellisRegressor(
@@ -86,7 +87,7 @@ def train(cell: str | Cell, count: int) -> tuple[TrellisRegressor, float]:
 
 
 def main(count: int = 4800) -> dict[str, float]:
-    """Train each cell on n sequences; errors, and how much a stream differs from one call."""
+    """Train each cell on n sequences; return the errors, and the difference between streaming and one call."""
     torch.manual_seed(0)
     print(f"gradients agree with finite differences: {check_gradients()}")
 
@@ -95,7 +96,7 @@ def main(count: int = 4800) -> dict[str, float]:
         model, result[name] = train(cell, count)
         print(f"{name:>8}: {model.num_parameters:,} parameters, mean squared error {result[name]:.4f}")
 
-    # The model of one's own cell goes on exactly where it stopped: in two pieces, and step by step.
+    # A model with the new cell continues exactly from its state: in two pieces, and step by step.
     model = model.double()
     x = switches(4, torch.Generator().manual_seed(3))[0].double()
     with torch.no_grad():

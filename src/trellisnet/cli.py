@@ -1,7 +1,7 @@
 """The command line: `trellisnet COMMAND ...`. A command is a typed function in `trellisnet.commands`.
 
-Help and flags come from the functions' signatures and docstrings (`commands/arguments.py`). Only the command asked for
-is imported, and torch only when it starts to work, so that help and mistakes are answered at once.
+Help and flags come from the functions' signatures and docstrings (`commands/arguments.py`). Only the
+requested command is imported, and torch only when the command runs, so that help and usage errors are fast.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any, NoReturn
 
 COMMANDS = {
     "train": "train a recipe, or continue a run",
-    "evaluate": "evaluate a trained model, on any split and by any protocol",
+    "evaluate": "evaluate a trained model on any split, with any protocol",
     "predict": "write predictions of a trained model for new data to a file",
     "generate": "continue prompts with a trained language model",
     "recipes": "list the recipes, with the paper's results and sizes",
-    "ablate": "train a recipe without its ingredients, one at a time (table 6 of the paper)",
-    "compare": "compare several runs, as a table and a plot",
+    "ablate": "train a recipe with one ingredient removed at a time (table 6 of the paper)",
+    "compare": "compare several runs in a table and charts",
     "import-authors": "convert a checkpoint of the authors' code to a model",
     "bench": "measure speed and memory on this machine",
 }
@@ -27,11 +27,11 @@ USER_ERROR = 2
 
 
 class UsageError(Exception):
-    """Something about the arguments that the user can correct."""
+    """An error in the command line arguments."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; the exit code is 0, or 2 after a message of one line about what went wrong."""
+    """Run a command; return the exit code: 0, 2 after an error message of one line, 130 after an interruption."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in arguments
     if debug:
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         message = " ".join(str(error).split()) or type(error).__name__
         if rank == "0":
             print(f"trellisnet: {message}", file=sys.stderr)
-        elif not isinstance(error, UsageError):  # which every process of torchrun reports alike
+        elif not isinstance(error, UsageError):  # every process of torchrun has the same usage errors
             print(f"trellisnet, process {rank}: {message}", file=sys.stderr)
         return USER_ERROR
 
@@ -73,7 +73,7 @@ def run(command: str, arguments: list[str]) -> int | None:
 
 
 def parse(command: str, function: Callable[..., Any], arguments: Sequence[str]) -> dict[str, Any]:
-    """The arguments of a command's function from those of the command line; what is wrong with them is a UsageError."""
+    """Parse the command line to the arguments of a command's function; a UsageError if they are wrong."""
     from trellisnet.commands import arguments as reading  # noqa: PLC0415
 
     try:
@@ -83,7 +83,7 @@ def parse(command: str, function: Callable[..., Any], arguments: Sequence[str]) 
 
 
 def overview() -> str:
-    """What `trellisnet --help` says."""
+    """The text of `trellisnet --help`."""
     width = max(map(len, COMMANDS))
     lines = [f"  {name:<{width}}  {text}" for name, text in COMMANDS.items()]
     return "\n".join(

@@ -87,8 +87,6 @@ def test_a_checkpoint_of_another_format_is_not_taken_for_a_damaged_one(tmp_path)
     content = json.loads(path.read_text())
     del content["format"]  # as 0.1.0 wrote it
     path.write_text(json.dumps(content))
-    with pytest.raises(
-        ValueError, match=r"step-3\.json is of format 1, and training goes on from format 4 only"
-    ) as told:
+    with pytest.raises(ValueError, match=r"step-3\.json has format 1, and training resumes only from format 4") as told:
         load_latest(tmp_path, print)
     assert not isinstance(told.value, DamagedError)

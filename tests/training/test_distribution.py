@@ -82,7 +82,7 @@ def test_two_processes_resume_bit_by_bit(tmp_path):
     checkpoints[-1].unlink()  # as if it had been stopped before the last was written
     for name in ("result.json", "report.html", "last/model.safetensors"):
         (tmp_path / "cut" / name).unlink()
-    assert "goes on from step" in train(2, ["--resume", str(tmp_path / "cut")], tmp_path)
+    assert "resumes from step" in train(2, ["--resume", str(tmp_path / "cut")], tmp_path)
     assert metrics(tmp_path / "whole") == metrics(tmp_path / "cut")
     files = [(tmp_path / name / "last" / "model.safetensors").read_bytes() for name in ("whole", "cut")]
     assert files[0] == files[1]
@@ -90,7 +90,7 @@ def test_two_processes_resume_bit_by_bit(tmp_path):
     command = [sys.executable, "-m", "trellisnet", "train", "--resume", str(tmp_path / "cut")]
     done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
     assert done.returncode == 2
-    assert "was trained by 2 processes and must go on with as many, got 1" in done.stderr
+    assert "was trained by 2 processes and must be resumed with the same number, got 1" in done.stderr
 
 
 REAL = {

@@ -137,25 +137,25 @@ def test_a_run_that_has_ended_is_not_trained_again(tmp_path, monkeypatch):
     monkeypatch.setattr(Trainer, "fit", lambda self: pytest.fail("trained again"))
     second = fit(classifier(), (X, LABELS), config(), tmp_path / "run")
     assert second.metrics == first.metrics
-    assert "has ended" in (tmp_path / "run" / "log.txt").read_text()
+    assert "is finished" in (tmp_path / "run" / "log.txt").read_text()
     for name, tensor in first.model.state_dict().items():
         assert torch.equal(tensor, second.model.state_dict()[name])
 
 
 def test_what_has_changed_is_named(tmp_path):
     fit(classifier(), (X, LABELS), config(), tmp_path / "run")
-    with pytest.raises(ValueError, match=r"run was begun with training.epochs = 2, got 5: choose another folder"):
+    with pytest.raises(ValueError, match=r"run was started with training.epochs = 2, got 5: choose another folder"):
         fit(classifier(), (X, LABELS), config(epochs=5), tmp_path / "run")
-    with pytest.raises(ValueError, match=r"run was begun with model.options.weight_norm = False, got True"):
+    with pytest.raises(ValueError, match=r"run was started with model.options.weight_norm = False, got True"):
         fit(classifier(weight_norm=True), (X, LABELS), config(), tmp_path / "run")
-    with pytest.raises(ValueError, match="run was begun with other data"):
+    with pytest.raises(ValueError, match="run was started with other data"):
         fit(classifier(), (X + 1, LABELS), config(), tmp_path / "run")
 
 
 def test_the_command_line_says_who_can_go_on(tmp_path, capsys):
     fit(classifier(), (X, LABELS), config(), tmp_path / "run")
     assert main(["train", "--resume", str(tmp_path / "run")]) == 2
-    assert "was begun in Python: go on with trellisnet.fit" in capsys.readouterr().err
+    assert "was started from Python: resume it with trellisnet.fit" in capsys.readouterr().err
     assert main(["evaluate", str(tmp_path / "run")]) == 2
     assert "the data was given in Python" in capsys.readouterr().err
 
@@ -237,7 +237,7 @@ class NoLoss(nn.Module):
         (classifier, "seq-mnits", {}, "seq-mnits"),
         (classifier, 3, {}, "data must be the name of a dataset, .* got int"),
         (classifier, {"steps": 3}, {}, "data must be the name of a dataset"),
-        (classifier, "adding", {"valid": 0.1}, r"valid belongs to arrays \(x, y\); a dataset has splits of its own"),
+        (classifier, "adding", {"valid": 0.1}, r"valid belongs to arrays \(x, y\); a dataset has its own splits"),
     ],
 )
 def test_mistakes_are_named_before_anything_is_written(model, data, options, message, tmp_path):

@@ -20,8 +20,8 @@ def test_higher_is_better_only_where_it_is_said():
         (Metric("error rate", percent=True, decimals=1), 0.1234, "12.3 %"),
     ],
 )
-def test_values_are_told_in_the_format_of_the_metric(metric, value, text):
-    assert metric.told(value) == text
+def test_values_have_the_format_of_the_metric(metric, value, text):
+    assert metric.formatted(value) == text
 
 
 def test_axes():

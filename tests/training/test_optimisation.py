@@ -34,22 +34,22 @@ def test_steps_decay_after_their_epochs():
 
 def test_plateaus_decay_as_in_the_authors_code():
     config = TrainingConfig(learning_rate=20.0, schedule="plateau", decay=4.0, patience=3)
-    rate, history = LearningRate(config, 10), []
+    rate, scores = LearningRate(config, 10), []
     decays = []
     for value in [9, 8, 7, 7.5, 7.4, 7.2, 7.3, 6.9]:
-        history.append(value)
-        decays.append(rate.after_evaluation(history))
+        scores.append(value)
+        decays.append(rate.after_evaluation(scores))
     # the sixth is not below the best of the first three, the seventh neither; the eighth is
     assert decays == [False, False, False, False, False, True, True, False]
     assert rate.at(0, 0) == pytest.approx(20 / 16)
 
 
 @pytest.mark.parametrize(
-    ("history", "patience", "expected"),
+    ("scores", "patience", "expected"),
     [([], 1, False), ([1.0], 1, False), ([1.0, 2.0], 1, True), ([2.0, 1.0], 1, False), ([1.0, 1.0], 1, True)],
 )
-def test_stalling(history, patience, expected):
-    assert stalled(history, patience) is expected
+def test_stalling(scores, patience, expected):
+    assert stalled(scores, patience) is expected
 
 
 def test_averages_are_means_and_give_back_the_parameters():

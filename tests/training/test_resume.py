@@ -143,7 +143,7 @@ def test_what_has_changed_is_told(tmp_path, monkeypatch):
     fit.train_new(tiny_config(), "run", tmp_path / "run")
     text = (tmp_path / "run" / "config.yaml").read_text()
     (tmp_path / "run" / "config.yaml").write_text(text.replace("learning_rate: 0.01", "learning_rate: 0.5"))
-    with pytest.raises(ValueError, match=r"config\.yaml has changed: a run goes on with what it began with"):
+    with pytest.raises(ValueError, match=r"config\.yaml has changed: a run must be resumed with its own"):
         fit.resume(tmp_path / "run")
     (tmp_path / "run" / "config.yaml").write_text(text)
     fit.resume(tmp_path / "run")

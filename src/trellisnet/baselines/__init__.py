@@ -1,1 +1,1 @@
-"""Other nets of the field as bodies, one short file each; see `trellisnet.models.body` for what a body is."""
+"""Baseline networks as bodies, one short file each; `trellisnet.models.body` defines what a body is."""

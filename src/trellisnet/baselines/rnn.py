@@ -1,4 +1,4 @@
-"""torch's own `nn.LSTM` and `nn.GRU` as bodies: the baselines that everybody knows.
+"""torch's own `nn.LSTM` and `nn.GRU` as bodies: the standard baselines.
 
 LSTM  i, f, o = sigmoid(W x_t + U h_{t-1} + b)   g = tanh(W x_t + U h_{t-1} + b)
 c_t = f c_{t-1} + i g                      h_t = o tanh(c_t)        (Hochreiter, Schmidhuber, 1997)
@@ -23,16 +23,16 @@ from trellisnet.core.options import declared_by
 
 @dataclass(eq=False, repr=False)
 class RnnOptions:
-    """The options of `nn.LSTM` and `nn.GRU`, and of what stands around them.
+    """The options of `nn.LSTM` and `nn.GRU`, of the linear map after them, and of their initialisation.
 
     Args:
         hidden_size: channels of every layer.
-        num_layers: layers on top of each other.
-        output_size: channels of a linear map of the last layer; default none, and all of `hidden_size`.
+        num_layers: number of stacked layers.
+        output_size: channels of a linear map of the last layer; default no map, and `hidden_size` channels.
         bias: whether the layers have biases.
         dropout: between the layers.
-        init: "uniform", the start of our trellis networks (twice torch's bound, a forget gate that begins open), which
-            trains faster, or "torch".
+        init: "uniform", the initialisation of trellis networks (twice torch's bound, forget bias 1), which trains
+            faster, or "torch".
     """
 
     hidden_size: int
@@ -62,10 +62,10 @@ class _Arguments(RnnOptions):
 
 
 class RnnBody(RnnOptions, nn.Module):
-    """What `LstmBody` and `GruBody` share."""
+    """The common base of `LstmBody` and `GruBody`."""
 
     kind: type[nn.LSTM] | type[nn.GRU]
-    output_size: int  # as the checks of `RnnOptions` leave it
+    output_size: int  # never None after the checks of `RnnOptions`
     receptive_field = None
 
     @declared_by(_Arguments)
@@ -80,14 +80,14 @@ class RnnBody(RnnOptions, nn.Module):
         if self.output_size != self.hidden_size:
             self.down = nn.Linear(self.hidden_size, self.output_size, **where)
         if self.init == "uniform":
-            self._start_like_a_trellis()
+            self._init_like_trellis()
 
     @property
     def input_scale(self) -> float | None:
-        """The embeddings that the initialisation expects, as those of a trellis network."""
+        """The scale of embeddings that the initialisation expects, the same as for a trellis network."""
         return 6.0 if self.init == "uniform" else None
 
-    def _start_like_a_trellis(self) -> None:
+    def _init_like_trellis(self) -> None:
         bound = 2 / math.sqrt(self.hidden_size)
         with torch.no_grad():
             for name, parameter in self.rnn.named_parameters():
@@ -101,7 +101,10 @@ class RnnBody(RnnOptions, nn.Module):
     def forward(
         self, x: Tensor, state: Any = None, *, lengths: Sequence[int] | Tensor | None = None
     ) -> tuple[Tensor, Any]:
-        """Run x (T, B, C) from a state: h, or a pair (h, c), each (layers, B, H). Outputs beyond `lengths` are zero."""
+        """Run x (T, B, C) from a state h or (h, c), each (layers, B, H); return outputs (T, B, O) and the new state.
+
+        With `lengths`, outputs after the end of a sequence are zero, or the bias of the linear map.
+        """
         if lengths is None:
             y, state = self.rnn(x, state)
         else:

@@ -11,15 +11,15 @@ from trellisnet.training.config import Config
 
 
 def ablate(recipe: str, *, to: str | None = None, only: list[str] = [], config: Config) -> int:  # noqa: B006
-    """Train a recipe without its ingredients, one at a time, and print the results beside the paper's (table 6).
+    """Train a recipe with one ingredient removed at a time, and print the results beside the paper's (table 6).
 
     Called again with the same folder, it continues where it was interrupted.
 
     Args:
         recipe: name of a recipe (see `trellisnet recipes`), or path of a YAML file.
         to: folder for the runs; default `runs/ablate-RECIPE`.
-        only: names of some of the ablations: full, no-hidden-dropout, no-weight-dropout, no-aux, no-parallelism,
-            no-dense-kernel, inject-2, inject-5, inject-10, inject-20.
+        only: names of the ablations to run; default all: full, no-hidden-dropout, no-weight-dropout, no-aux,
+            no-parallelism, no-dense-kernel, inject-2, inject-5, inject-10, inject-20.
         config: the recipe with the flags that change it.
     """
     from trellisnet.training.ablation import ABLATIONS, variant  # noqa: PLC0415
@@ -47,7 +47,7 @@ def ablate(recipe: str, *, to: str | None = None, only: list[str] = [], config: 
             try:
                 if (place / CONFIG).exists():
                     if Run.open(place).config != make_task(changed).config:
-                        raise ValueError(f"{place} was begun with other values: choose another folder with --to")
+                        raise ValueError(f"{place} was started with other values: choose another folder with --to")
                     resume(place)
                 else:
                     train_new(changed, ablation.name, place)

@@ -1,7 +1,7 @@
 """The arguments of a command, from the signature and the docstring of its function.
 
 A parameter before the `*` of the signature is a positional argument: a list takes one or more, a default makes it
-optional. A parameter behind the `*` is a flag. A parameter `config` takes a recipe and the flags that change it.
+optional. A parameter after the `*` is a flag. A parameter `config` takes a recipe and the flags that change it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ HELP = ("-h", "--help")
 
 
 def parse(command: str, function: Callable[..., Any], arguments: Iterable[str]) -> dict[str, Any]:
-    """The arguments of a command's function from those of the command line; prints help and exits if asked for it."""
+    """Parse the command line to the arguments of a command's function; print help and exit if requested."""
     arguments = list(arguments)
     flags, words = split([argument for argument in arguments if argument not in HELP])
     parameters = inspect.signature(function).parameters
@@ -49,8 +49,7 @@ def parse(command: str, function: Callable[..., Any], arguments: Iterable[str]) 
 def split(arguments: list[str]) -> tuple[list[tuple[str, str]], list[str]]:
     """Flags with their values, and the other words.
 
-    Every flag has one value. To know that is enough to find the recipe among the words, before the recipe tells which
-    flags there are.
+    Every flag has exactly one value. So the recipe can be found among the words before its flags are known.
 
     >>> split(["demo", "--to", "here", "--model.body=gru"])
     ([('to', 'here'), ('model.body', 'gru')], ['demo'])
@@ -72,9 +71,9 @@ def split(arguments: list[str]) -> tuple[list[tuple[str, str]], list[str]]:
 
 
 def make_parser(command: str, function: Callable[..., Any]) -> ArgumentParser:
-    """The parser of the function's own arguments, without those of an experiment."""
-    told = parse_docstring(inspect.getdoc(function) or "")
-    description = "\n\n".join(text for text in (told.short_description, told.long_description) if text)
+    """A parser for the function's own arguments, without the options of an experiment."""
+    parsed = parse_docstring(inspect.getdoc(function) or "")
+    description = "\n\n".join(text for text in (parsed.short_description, parsed.long_description) if text)
     usage = [f"trellisnet {command}", "[--KEY VALUE ...]"]
     parser = ArgumentParser(exit_on_error=False, description=description)
     hints, texts = get_type_hints(function), documented(function)

@@ -16,18 +16,18 @@ def bench(
     tail: int | None = None,
     seconds: float = 5.0,
 ) -> None:
-    """Measure a training step and a streaming step of a net of given sizes on this machine.
+    """Measure a training step and a streaming step of a net of given size on this machine.
 
-    Comparisons with other networks are in the repository: `make bench`.
+    For comparisons with other networks, run `make bench` in the repository.
 
     Args:
         input_size: channels of the input.
         hidden_size: width.
         num_layers: depth.
         steps: length of a sequence.
-        batch_size: sequences.
+        batch_size: number of sequences.
         tail: compute only the last n outputs.
-        seconds: how long to measure each step.
+        seconds: duration of each measurement.
     """
     import torch  # noqa: PLC0415
 
@@ -64,7 +64,7 @@ def _measure(step: object, seconds: float) -> float:
     assert callable(step)
     times: list[float] = []
     begun = time.perf_counter()
-    step()  # warms up
+    step()  # warm up
     while time.perf_counter() - begun < seconds or len(times) < 3:
         start = time.perf_counter()
         step()

@@ -12,17 +12,17 @@ if TYPE_CHECKING:
     from trellisnet.training.reporting.summary import Summary
 
 HEAD = ("run", "dataset", "parameters", "epochs", "metric", "best valid", "test", "paper")
-TEXTS = ("run", "dataset", "metric")  # columns that are no numbers
+TEXTS = ("run", "dataset", "metric")  # columns that are not numbers
 
 
 def compare(runs: list[str], *, plot: str | None = None) -> None:
-    """Compare several runs: a table and, with `--plot`, curves.
+    """Compare several runs in a table and, with `--plot`, in charts.
 
     Examples: `trellisnet compare runs/demo-1 runs/demo-2`, `trellisnet compare runs/* --plot curves.html`.
 
     Args:
         runs: folders of runs.
-        plot: a new HTML file for all losses and validation curves, each kind in one chart; needs the extra `plots`.
+        plot: new HTML file with one chart of training losses and one per validation metric; needs the extra `plots`.
     """
     from trellisnet.training.reporting.summary import summarise  # noqa: PLC0415
     from trellisnet.training.runs import Run  # noqa: PLC0415
@@ -55,41 +55,41 @@ def _check_plot(path: Path) -> None:
 
 
 def _names(runs: Sequence[str], summaries: Sequence[Summary]) -> list[str]:
-    """The names of the folders, or the paths of those that share a name with another."""
+    """The names of the folders; for folders with the same name, their paths."""
     count = Counter(summary.name for summary in summaries)
     return [one.name if count[one.name] == 1 else path for path, one in zip(runs, summaries, strict=True)]
 
 
 def _row(name: str, summary: Summary) -> list[str]:
-    from trellisnet.training.reporting.summary import told, told_count  # noqa: PLC0415
+    from trellisnet.training.reporting.summary import formatted, formatted_count  # noqa: PLC0415
 
     best, metric, planned = summary.best(), summary.metric, summary.config.training.epochs
     return [
         name,
         summary.config.data.name,
-        told_count(summary.result.get("parameters")),
+        formatted_count(summary.result.get("parameters")),
         str(summary.epochs) if summary.result else f"{summary.epochs} of {planned}",
         str(metric or "-"),
-        told(best[1] if best else None, metric),
-        told(summary.final("test"), metric),
-        told(summary.config.about.paper_result, metric),
+        formatted(best[1] if best else None, metric),
+        formatted(summary.final("test"), metric),
+        formatted(summary.config.about.paper_result, metric),
     ]
 
 
 def _difference(summaries: Sequence[Summary]) -> str | None:
-    """What keeps the results of these runs from being compared, if anything."""
+    """The reason why the results of these runs are not comparable, or None."""
     kinds: dict[str, set[str | None]] = {
         "metric": {str(summary.metric) if summary.metric else None for summary in summaries},
         "dataset": {summary.config.data.name for summary in summaries},
         "evaluation": {summary.result.get("protocol") for summary in summaries},
     }
     known = {kind: sorted(value for value in values if value is not None) for kind, values in kinds.items()}
-    told = [f"{kind} ({' / '.join(values)})" for kind, values in known.items() if len(values) > 1]
-    return f"results cannot be compared, since the runs differ in {', '.join(told)}" if told else None
+    different = [f"{kind} ({' / '.join(values)})" for kind, values in known.items() if len(values) > 1]
+    return f"results cannot be compared, since the runs differ in {', '.join(different)}" if different else None
 
 
 def _print_table(rows: Sequence[Sequence[str]]) -> None:
-    """A drawn table on a terminal; elsewhere columns of plain text, never folded, for other programs to read."""
+    """Print a formatted table on a terminal; elsewhere plain columns without wrapping, for other programs."""
     if sys.stdout.isatty():
         from rich.console import Console  # noqa: PLC0415
         from rich.table import Table  # noqa: PLC0415
@@ -99,7 +99,7 @@ def _print_table(rows: Sequence[Sequence[str]]) -> None:
         for title in HEAD:
             drawn.add_column(title, justify="left" if title in TEXTS else "right", overflow="fold")
         for row in rows:
-            drawn.add_row(*map(Text, row))  # not markup: names may have brackets
+            drawn.add_row(*map(Text, row))  # without markup, because names may have brackets
         Console().print(drawn)
         return
     widths = [max(map(len, column)) for column in zip(HEAD, *rows, strict=True)]
@@ -111,7 +111,7 @@ def _print_table(rows: Sequence[Sequence[str]]) -> None:
 def _write_plot(
     path: Path, names: Sequence[str], summaries: Sequence[Summary], rows: Sequence[Sequence[str]], note: str | None
 ) -> None:
-    """All curves as one page."""
+    """Write all curves to one page."""
     from trellisnet.files import replacing  # noqa: PLC0415
     from trellisnet.training.reporting.figures import Series  # noqa: PLC0415
     from trellisnet.training.reporting.pages import escaped, figure, figures, page, section, table  # noqa: PLC0415

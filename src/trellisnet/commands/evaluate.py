@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from trellisnet.core.checks import positive, positive_int
+from trellisnet.training.metrics import in_one_line
 
-DYNAMIC_WINDOW = 20  # words between two steps of dynamic evaluation
+DYNAMIC_WINDOW = 20  # tokens per update of dynamic evaluation
 
 
 def evaluate(
@@ -26,21 +27,21 @@ def evaluate(
 ) -> None:
     """Evaluate a trained model.
 
-    A language model can also be evaluated with a continuous cache or by dynamic evaluation, which let it adapt to the
-    text. Such results are not comparable with others; they are printed separately, with their protocol.
+    A language model can also be evaluated with a continuous cache or by dynamic evaluation, which adapt it to the text.
+    These results are not comparable with others; they are printed separately, with their protocol.
 
     Args:
-        run: the folder of a run.
+        run: folder of a run.
         split: valid or test.
-        model: the best by validation, or that of the last epoch.
-        evaluation: streaming, exact; or windows, as in training, the authors' way; default as the run did.
-        cache_size: steps that a continuous cache remembers; default no cache.
-        cache_theta: its sharpness; default 0.3.
-        cache_share: its share in the mixture; default 0.1.
-        dynamic_rate: learning rate of dynamic evaluation; default none.
-        dynamic_decay: its decay towards the trained weights; default 0.02.
-        dynamic_window: words between two of its steps; default 20.
-        limit: evaluate only the first n tokens, with the cache or dynamic evaluation, which are slow.
+        model: the best model by validation, or the one of the last epoch.
+        evaluation: streaming (exact), or windows as in training, the authors' protocol; default that of the run.
+        cache_size: number of steps in a continuous cache; default no cache.
+        cache_theta: sharpness of the cache; default 0.3.
+        cache_share: share of the cache in the mixture; default 0.1.
+        dynamic_rate: learning rate of dynamic evaluation; default no dynamic evaluation.
+        dynamic_decay: decay towards the trained weights; default 0.02.
+        dynamic_window: tokens per update of dynamic evaluation; default 20.
+        limit: evaluate only the first n tokens; only with a cache or dynamic evaluation, which are slow.
     """
     _check_belong("--cache_size", cache_size, cache_theta=cache_theta, cache_share=cache_share)
     _check_belong("--dynamic_rate", dynamic_rate, dynamic_decay=dynamic_decay, dynamic_window=dynamic_window)
@@ -76,7 +77,7 @@ def evaluate(
 
 
 def _check_belong(owner: str, value: float | None, **options: float | None) -> None:
-    """Options that mean nothing without another."""
+    """Raise a ValueError for options that require another option, if it is not given."""
     for name, option in options.items():
         if option is not None and value is None:
             raise ValueError(f"--{name} belongs to {owner}, which is not given")
@@ -87,4 +88,4 @@ def _given(**options: float | None) -> dict[str, Any]:
 
 
 def _show(metrics: dict[str, float], split: str) -> None:
-    print(f"{split}: " + ", ".join(f"{name} {value:.4f}" for name, value in metrics.items()))
+    print(f"{split}: {in_one_line(metrics)}")

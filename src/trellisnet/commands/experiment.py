@@ -1,4 +1,4 @@
-"""A recipe and the flags that change it, as a configuration."""
+"""Make a configuration from a recipe and the flags that change it."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def read_experiment(given: Mapping[str, Any], flags: Mapping[str, str], known: I
     """The configuration of a command that takes a recipe; None if the command continues a run instead.
 
     Args:
-        given: the command's own arguments, of which `recipe` and `resume` are used.
-        flags: all flags that are not the command's own, by their names without dashes.
+        given: the command's own arguments, including `recipe` and `resume`.
+        flags: all other flags, by name without dashes.
         known: the command's own flags, for messages.
     """
     recipe, resume = given["recipe"], given.get("resume")
@@ -41,8 +41,8 @@ def read_experiment(given: Mapping[str, Any], flags: Mapping[str, str], known: I
     where = f"recipe {recipe} with these flags" if flags else f"recipe {recipe}"
     config = make_config(with_flags(values, flags, known), where)
     if gone and os.environ.get("LOCAL_RANK", "0") == "0":
-        told = f"options of the recipe that do not apply to the body {config.model.body!r}"
-        print(f"note: {told}: {', '.join(gone)}", file=sys.stderr)
+        note = f"options of the recipe that do not apply to the body {config.model.body!r}"
+        print(f"note: {note}: {', '.join(gone)}", file=sys.stderr)
     return config
 
 
@@ -59,7 +59,7 @@ def recipe_values(recipe: str | None, flags: Mapping[str, str]) -> tuple[Values,
 
 
 def with_flags(values: Values, flags: Mapping[str, str], known: Iterable[str] = ()) -> Values:
-    """The values with those of the flags in their places."""
+    """The values of a recipe, overridden by those of the flags."""
     changed = {section: dict(values.get(section, {})) for section in SECTIONS}
     kinds = section_kinds(changed, "flags")
     hints = {f"{section}.{name}": hint for section in SECTIONS for name, hint in get_type_hints(kinds[section]).items()}
@@ -80,7 +80,7 @@ def with_flags(values: Values, flags: Mapping[str, str], known: Iterable[str] = 
 
 
 def add_options(parser: ArgumentParser, recipe: str | None, flags: Mapping[str, str]) -> None:
-    """Let `--help` show all options of a recipe, for its body and its data, with the recipe's values as defaults."""
+    """Add all options of a recipe for its body and data to `--help`, with the recipe's values as defaults."""
     values, _ = recipe_values(recipe, flags)
     values = with_flags(values, flags)
     for section, kind in section_kinds(values, "flags").items():

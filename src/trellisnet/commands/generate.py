@@ -28,18 +28,18 @@ def generate(
 
     Args:
         run: folder of a run, or of a model that `save_pretrained` wrote.
-        prompt: text to continue; default a line end. `-` reads prompts from standard input, one per line.
+        prompt: text to continue; default a line break. `-` reads prompts from standard input, one per line.
         prompts: file with one prompt per line.
         tokens: number of tokens to add to each prompt.
-        temperature: below 1 probable tokens become more probable; 0 takes always the most probable; default 0.8.
-        top_k: draw only from the k most probable tokens.
-        top_p: draw only from the fewest tokens that together have this probability.
-        repetition_penalty: above 1, tokens that are in the text already become less probable.
-        beams: search for the most probable text with n beams instead of drawing one.
+        temperature: values below 1 favour probable tokens; 0 always takes the most probable one; default 0.8.
+        top_k: sample only from the k most probable tokens.
+        top_p: sample only from the smallest set of tokens with this total probability.
+        repetition_penalty: values above 1 make tokens that are already in the text less probable.
+        beams: search for the most probable text with n beams instead of sampling.
         stop: tokens that end the text.
-        seed: for the same text every time.
-        model: the best by validation, or that of the last epoch.
-        device: auto, cpu, cuda, mps, ...; auto takes a GPU if there is one.
+        seed: random seed, for reproducible text.
+        model: the best model by validation, or the one of the last epoch.
+        device: auto, cpu, cuda, mps, ...; auto selects a GPU if there is one.
     """
     drawing = _drawing(beams, {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed})
     texts = _read_prompts(prompt, prompts)
@@ -61,7 +61,7 @@ def generate(
         print(lm.generate(texts[0], tokens, beams=beams, **options))
     else:
         pieces = lm.stream_text(texts[0], tokens, **options)
-        first = next(pieces, "")  # finds what is wrong with the options, before anything is printed
+        first = next(pieces, "")  # raises errors of the options before anything is printed
         print(texts[0], end="")
         for piece in chain([first], pieces):
             print(piece, end="", flush=True)
@@ -78,17 +78,17 @@ def _read_prompts(prompt: str | None, prompts: str | None) -> list[str]:
     else:
         return ["\n" if prompt is None else prompt]
     if not any(lines):
-        raise ValueError(f"{source} must have at least one prompt, each on a line of its own, got none")
+        raise ValueError(f"{source} must have at least one prompt, one per line, got none")
     return [line for line in lines if line]
 
 
 def _drawing(beams: int | None, options: dict[str, Any]) -> dict[str, Any]:
-    """The options of sampling; none for a greedy choice and for a beam search."""
+    """The options of sampling; empty for greedy search and beam search."""
     given = {name: value for name, value in options.items() if value is not None}
     if beams is None and given.get("temperature") != 0:
         return {"temperature": 0.8, **given}
     owner = "--temperature 0" if beams is None else f"--beams {beams}"
     for name, value in given.items():
         if beams is not None or name != "temperature":
-            raise ValueError(f"--{name} {value} contradicts {owner}, with which nothing is drawn")
+            raise ValueError(f"--{name} {value} contradicts {owner}, which does not sample")
     return {}

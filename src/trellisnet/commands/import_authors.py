@@ -11,12 +11,12 @@ def import_authors(
     """Convert a checkpoint of the authors' code to a model that `TrellisLM.from_pretrained` reads.
 
     Args:
-        checkpoint: the file that their code saved (a state_dict). Only tensors are read; nothing in it is executed.
-        to: a new or empty folder for the model.
-        num_layers: depth, which is not in the file; default the paper's, for the paper's sizes.
-        dilation: also not in the file.
-        corpus: a text file whose words, in the order of their first appearance, are the model's vocabulary, as in the
-            authors' code: their training file with `<eos>` at line ends.
+        checkpoint: file saved by the authors' code (a state_dict). Only tensors are read; nothing in it is executed.
+        to: new or empty folder for the model.
+        num_layers: depth, which the file does not contain; default the paper's depth if the sizes are the paper's.
+        dilation: dilation, which the file does not contain either.
+        corpus: text file for the vocabulary, the authors' training file: as in their code, its words in the order of
+            their first appearance, with `<eos>` at line ends.
     """
     from trellisnet.models.language import TrellisLM  # noqa: PLC0415
     from trellisnet.vocabulary import Vocabulary  # noqa: PLC0415

@@ -14,17 +14,17 @@ def predict(
     model: Literal["best", "last"] = "best",
     per: Literal["line", "document"] | None = None,
 ) -> None:
-    """Write what a trained model says of new data into a file.
+    """Write predictions of a trained model for new data to a file.
 
-    Labels with their probabilities, values or forecasts in the units of the training file, or the scores of texts, in
+    They are labels with probabilities, values or forecasts in the units of the training file, or scores of texts, in
     the order of the input. Example: `trellisnet predict runs/my-labels-1 --input new.csv --output labels.csv`.
 
     Args:
-        run: the folder of a run.
-        input: a file in the form of the one that was trained on; columns of labels and targets are not needed.
-        output: a new file that ends in .csv, .jsonl (JSON lines) or .parquet (needs the extra `tables`).
-        model: the best by validation, or that of the last epoch.
-        per: of a language model: score every line (default), or the file as one document.
+        run: folder of a run.
+        input: file in the form of the training file; columns of labels and targets are not needed.
+        output: new file that ends in .csv, .jsonl (JSON lines) or .parquet (needs the extra `tables`).
+        model: the best model by validation, or the one of the last epoch.
+        per: language models only: score every line (default), or the file as one document.
     """
     from trellisnet.data.files.columns import check_output, write_columns  # noqa: PLC0415
 

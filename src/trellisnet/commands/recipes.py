@@ -28,6 +28,6 @@ def recipes() -> None:
             str(training.get("epochs", "")),
         )
     console = Console()
-    console.width = max(console.width, 120)  # a table that is cut off helps nobody
+    console.width = max(console.width, 120)  # so that no column is truncated
     console.print(table)
-    console.print("Train one with `trellisnet train RECIPE`; hidden counts the output channels too.", highlight=False)
+    console.print("Train one with `trellisnet train RECIPE`; hidden includes the output channels.", highlight=False)

@@ -20,7 +20,7 @@ def train(
     Args:
         recipe: name of a recipe (see `trellisnet recipes`), or path of a YAML file; not with --resume.
         resume: folder of a run, to continue exactly where it was interrupted.
-        to: new folder for the run; default the next free `runs/RECIPE-N`.
+        to: new folder for the run; default the first free `runs/RECIPE-N`.
         config: the recipe with the flags that change it.
     """
     from trellisnet.training.fit import resume as resume_run  # noqa: PLC0415

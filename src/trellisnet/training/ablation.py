@@ -1,4 +1,4 @@
-"""Table 6 of the paper: an experiment without its ingredients, one at a time."""
+"""The ablations of table 6 of the paper: an experiment with one ingredient removed at a time."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from trellisnet.training.config import TEXT_DEFAULTS, Config
 
 @dataclass(frozen=True)
 class Ablation:
-    """A change to an experiment, and what the paper reports for it on word-level Penn Treebank.
+    """A change to an experiment, and the paper's result for it on word-level Penn Treebank.
 
     Attributes:
-        change: changes a copy of the configuration, or returns why there is nothing to change.
+        change: changes the configuration in place, or returns the reason why it does not apply.
     """
 
     name: str
@@ -35,7 +35,7 @@ def _without(*options: str) -> Callable[[Config], str | None]:
 
 
 def _without_parallelism(config: Config) -> str | None:
-    """Windows of the same length go on from the one before, as the paper's other models do."""
+    """Carry the state from window to window, as the paper's other models do; windows keep their length."""
     if getattr(config.model, "history", None) != "discard":
         return "the recipe discards no context"
     steps = config.training.steps or TEXT_DEFAULTS["steps"]
@@ -45,7 +45,7 @@ def _without_parallelism(config: Config) -> str | None:
 
 
 def _without_dense_kernel(config: Config) -> str | None:
-    """Two groups of equal width instead, as wide as the number of parameters allows."""
+    """Use two groups of equal width, as wide as possible with the same number of parameters."""
     if config.model.body != "trellis":
         return f"the body {config.model.body!r} has no groups"
     if config.model.groups:
@@ -61,7 +61,10 @@ def _without_dense_kernel(config: Config) -> str | None:
 
 
 def _grouped(width: int, channels: int, taps: int) -> int:
-    """Weights per gate of two groups: input and present of the first group enter once, the own past by other taps."""
+    """Weights per gate of a kernel with two groups.
+
+    The input and the present of the first group enter by one tap, each group's own past by the other taps.
+    """
     return width * channels + width * width + 2 * (taps - 1) * width * width
 
 
@@ -92,7 +95,7 @@ ABLATIONS = [
 
 
 def variant(config: Config, ablation: Ablation) -> tuple[Config, str | None]:
-    """The configuration of an ablation, and why it cannot be made, if it cannot."""
+    """The configuration of an ablation, and the reason why it does not apply, or None."""
     changed = deepcopy(config)
     changed.about.title = f"{config.about.title}, {ablation.title}"
     return changed, ablation.change(changed)

@@ -1,7 +1,7 @@
-"""Checkpoints: all that a run needs to go on as if it had never stopped, in safetensors and JSON.
+"""Checkpoints: the complete state of a run, in safetensors and JSON. A run resumed from one continues exactly.
 
 A checkpoint is `step-N.safetensors` with the tensors and `step-N.json` with the rest and a checksum of both. The JSON
-file gets its name last: it exists only if the checkpoint is complete.
+file is renamed last: it exists only if the checkpoint is complete.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from torch import Tensor
 from trellisnet.files import replacing
 
 KEPT = 2
-FORMAT = 4  # of what is in a checkpoint; training does not go on from another
+FORMAT = 4  # of the content; training resumes only from this one
 
 
 class DamagedError(ValueError):
-    """A checkpoint that is not what was written."""
+    """The content of a checkpoint differs from what was written."""
 
 
 def save_checkpoint(folder: Path, step: int, state: dict[str, Any]) -> None:
@@ -37,18 +37,23 @@ def save_checkpoint(folder: Path, step: int, state: dict[str, Any]) -> None:
         content = {"format": FORMAT, "sha256": _checksum(data, rest), "state": json.loads(rest)}
         rest_file.write_text(json.dumps(content), encoding="utf-8")
     for old in saved_steps(folder)[:-KEPT]:
-        for suffix in (".json", ".safetensors"):  # in this order: without its JSON file a checkpoint does not exist
+        for suffix in (".json", ".safetensors"):  # in this order: without its JSON file a checkpoint is ignored
             (folder / f"step-{old}{suffix}").unlink(missing_ok=True)
 
 
 def saved_steps(folder: Path) -> list[int]:
-    """The steps of which there are checkpoints, in order."""
+    """The steps that have checkpoints, in ascending order."""
     names = [path.stem.removeprefix("step-") for path in folder.glob("step-*.json")]
     return sorted(int(name) for name in names if name.isdigit())
 
 
 def load_checkpoint(folder: Path, step: int) -> dict[str, Any]:
-    """Read a checkpoint, or raise `DamagedError`; a `ValueError` if it is whole, but of another format."""
+    """Read a checkpoint.
+
+    Raises:
+        DamagedError: if a file cannot be read or the checksum differs.
+        ValueError: if the checkpoint is intact but has another format.
+    """
     path = folder / f"step-{step}.json"
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -62,27 +67,27 @@ def load_checkpoint(folder: Path, step: int) -> dict[str, Any]:
         raise DamagedError(f"checkpoint {path} is damaged: its checksum differs")
     if form != FORMAT:
         raise ValueError(
-            f"checkpoint {path} is of format {form}, and training goes on from format {FORMAT} only; "
+            f"checkpoint {path} has format {form}, and training resumes only from format {FORMAT}; "
             "the run's models can still be used"
         )
     return state
 
 
 def load_latest(folder: Path, warn: Callable[[str], None]) -> dict[str, Any] | None:
-    """The last checkpoint that is whole; None if there never was one."""
+    """The last intact checkpoint; None if there is no checkpoint, a `DamagedError` if all are damaged."""
     steps = saved_steps(folder)
     for step in reversed(steps):
         try:
             return load_checkpoint(folder, step)
         except DamagedError as error:
-            warn(f"{error}; going back to the one before")
+            warn(f"{error}; using the previous one")
     if steps:
         raise DamagedError(f"all checkpoints in {folder} are damaged")
     return None
 
 
 def generator_states(device: torch.device) -> dict[str, Tensor]:
-    """Where torch's random numbers are."""
+    """The states of torch's random number generators."""
     states = {"cpu": torch.get_rng_state()}
     if device.type == "cuda":
         states["cuda"] = torch.cuda.get_rng_state(device)
@@ -90,7 +95,7 @@ def generator_states(device: torch.device) -> dict[str, Tensor]:
 
 
 def set_generators(states: dict[str, Tensor], device: torch.device) -> None:
-    """Go on with the random numbers from where they were."""
+    """Restore the states of torch's random number generators."""
     torch.set_rng_state(states["cpu"])
     if device.type == "cuda":
         torch.cuda.set_rng_state(states["cuda"], device)
@@ -101,7 +106,7 @@ def _checksum(data: bytes, rest: str) -> str:
 
 
 def _flatten(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
-    """Nested values with tensors replaced by their names."""
+    """Replace tensors in nested values by their names, and add them to `tensors`."""
     if isinstance(value, Tensor):
         tensors[name] = value.detach().cpu().contiguous().clone()
         return {"tensor": name}

@@ -1,4 +1,4 @@
-"""Options of a configuration that contradict each other or cannot be."""
+"""Checks of the training options and of their combinations."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from trellisnet.training.config import Config, TrainingConfig
 
 
 def check_config(config: Config, processes: int = 1) -> None:
-    """Raise a ValueError that names the options."""
+    """Raise a ValueError that names the options if they are invalid or contradict each other."""
     training = config.training
     _check_numbers(training)
     parts = training.accumulate * processes

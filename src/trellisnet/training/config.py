@@ -1,4 +1,4 @@
-"""Everything an experiment can choose, as typed dataclasses. Imports nothing heavy, so that `--help` is quick."""
+"""The configuration of an experiment as typed dataclasses. Does not import torch, so that `--help` is fast."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from trellisnet.data.kinds import Kind
 from trellisnet.models.bodies import BODIES, body_options
 from trellisnet.models.options import LanguageOptions, SequenceOptions
 
-TEXT_DEFAULTS: dict[str, Any] = {"steps": 64, "evaluation": "streaming", "sample": 400}  # of options that only text has
-FOLLOWS = ("staggered",)  # options of a body that follow from others
+TEXT_DEFAULTS: dict[str, Any] = {"steps": 64, "evaluation": "streaming", "sample": 400}  # options that only text has
+FOLLOWS = ("staggered",)  # options of a body that are derived from others
 
 
 @dataclass
 class About:
-    """What an experiment is, and what the paper reports for it.
+    """Title of an experiment, and the paper's results.
 
     Args:
         title: one line.
-        metric: what the result is: perplexity, bits, accuracy or mse.
-        paper_result: the paper's, on the test split.
-        paper_parameters: the paper's count, in millions.
+        metric: metric of the result: perplexity, bits, accuracy or mse.
+        paper_result: the paper's result on the test split.
+        paper_parameters: the paper's number of parameters, in millions.
     """
 
     title: str = ""
@@ -36,13 +36,13 @@ class About:
 
 @dataclass
 class DataConfig:
-    """What is learned from.
+    """The dataset.
 
     Args:
-        name: a dataset: ptb-word, ptb-char, wikitext-2, wikitext-103, seq-mnist, perm-mnist, seq-cifar10, copy-memory,
-            adding, python-library, or the user's own text or series.
-        root: a folder to look for a benchmark's files first; then $TRELLISNET_DATA and the user's cache.
-        options: further options of the dataset, such as path, kind, steps.
+        name: name of the dataset: ptb-word, ptb-char, wikitext-2, wikitext-103, seq-mnist, perm-mnist, seq-cifar10,
+            copy-memory, adding, python-library, text or series (your own files).
+        root: folder that is searched first for a benchmark's files, before $TRELLISNET_DATA and the user's cache.
+        options: options of the dataset, such as path, kind, steps.
     """
 
     name: str = "python-library"
@@ -52,7 +52,7 @@ class DataConfig:
 
 @dataclass(kw_only=True)
 class ModelConfig:
-    """What every model has. `model_config` adds the options of a body and of the model around it.
+    """Options of every model. `model_config` adds the options of a body and of the model around it.
 
     Args:
         body: the net between input and head: a trellis network, or a baseline.
@@ -60,26 +60,26 @@ class ModelConfig:
 
     body: str = "trellis"
 
-    if TYPE_CHECKING:  # the options are those of the class that `model_config` makes
+    if TYPE_CHECKING:  # `model_config` adds the options at run time
 
         def __getattr__(self, name: str) -> Any: ...
 
     def chosen(self) -> dict[str, Any]:
-        """The options that differ from their defaults, but for the body: what the functions of `models.build` take."""
+        """The options that differ from their defaults, except the body: arguments for functions in `models.build`."""
         names = [option.name for option in fields(self) if getattr(self, option.name) != option.default]
         return {name: getattr(self, name) for name in names if name != "body"}
 
     def changed(self, **options: Any) -> Self:
-        """A copy with other values of some options."""
+        """A copy with some options changed."""
         return replace(self, **options)
 
 
 @dataclass(kw_only=True)
 class LanguageConfig(ModelConfig):
-    """What every language model has.
+    """Options of every language model.
 
     Args:
-        embedding_size: channels of a word's vector; default `hidden_size`, or for copy-memory one per symbol.
+        embedding_size: channels of the embedding; default `hidden_size`, or for copy-memory one per symbol.
     """
 
     embedding_size: int | None = None
@@ -87,28 +87,28 @@ class LanguageConfig(ModelConfig):
 
 @dataclass(kw_only=True)
 class GivenModel(ModelConfig):
-    """A model that was given in Python: a record, from which it cannot be built.
+    """Description of a model that was passed from Python. The model cannot be built from it.
 
     Args:
-        body: the name of its body, or the class of a body or model of the user's own.
-        options: what the model was built with.
+        body: name of its body, or class of the user's own body or model.
+        options: the options that the model was built with.
     """
 
     options: dict[str, Any]
 
 
 def around_body(kind: Kind) -> tuple[type[ModelConfig], type[SequenceOptions]]:
-    """The declarations of a model's options but for those of its body, for a kind of data."""
+    """The dataclasses that declare a model's options, except those of its body, for a kind of data."""
     return (ModelConfig, SequenceOptions) if kind == "sequences" else (LanguageConfig, LanguageOptions)
 
 
 @cache
 def model_config(body: str, kind: Kind) -> type[Any]:
-    """The dataclass of a model's configuration, made of the declarations of its options.
+    """The dataclass of a model's configuration, built from the declarations of its options.
 
     Args:
         body: one of `BODIES`.
-        kind: of the data.
+        kind: kind of the data.
 
     >>> model_config("lstm", "sequences")(hidden_size=8, dropout=0.0).chosen()
     {'hidden_size': 8}
@@ -117,7 +117,7 @@ def model_config(body: str, kind: Kind) -> type[Any]:
     names: Any = Literal[tuple(BODIES)]
     options: dict[str, Any] = {"body": (names, field(default=body))}
     for declared in (around, body_options(body)):
-        hints = get_type_hints(declared, localns={"Cell": str})  # YAML can name a cell, and not hold one
+        hints = get_type_hints(declared, localns={"Cell": str})  # in YAML a cell is given by name
         texts = documented(declared)
         for option in fields(declared):
             if option.name not in FOLLOWS:
@@ -132,13 +132,13 @@ def model_config(body: str, kind: Kind) -> type[Any]:
 
 
 def documented(declared: Any) -> dict[str, str]:
-    """What the docstrings of a function, or of a dataclass and its bases, say of each argument."""
+    """The description of each argument in the docstrings of a function, or of a dataclass and its bases."""
     from docstring_parser import parse  # noqa: PLC0415
 
     texts = {}
     for owner in reversed(getattr(declared, "__mro__", (declared,))):
-        told = parse(owner.__doc__ or "").params
-        texts.update({each.arg_name: " ".join((each.description or "").split()) for each in told})
+        found = parse(owner.__doc__ or "").params
+        texts.update({each.arg_name: " ".join((each.description or "").split()) for each in found})
     if is_dataclass(declared):
         texts.update({option.name: option.metadata["help"] for option in fields(declared) if option.metadata})
     return texts
@@ -146,42 +146,40 @@ def documented(declared: Any) -> dict[str, str]:
 
 @dataclass
 class TrainingConfig:
-    """How it is learned.
+    """Options of training.
 
     Args:
         epochs: passes over the training split.
-        batch_size: sequences, or columns of a text, of all processes together.
-        steps: of text: steps of a window that count; default 64.
-        accumulate: cut each batch into n parts, one after the other, to save memory.
+        batch_size: number of sequences, or of columns of a text, over all processes.
+        steps: text only: steps per window that count in the loss; default 64.
+        accumulate: split each batch into n parts and accumulate their gradients, to save memory.
         optimiser: sgd, adam or adamw.
-        learning_rate: at its highest.
-        momentum: of sgd.
-        weight_decay: of all optimisers; decoupled in adamw.
-        clip: largest norm of the gradient.
-        schedule: constant; plateau, divided by `decay` whenever validation has not improved on the best of all but
-            the last `patience` epochs; steps, divided by `decay` after the epochs `decay_after`; cosine or linear, down
+        learning_rate: highest learning rate.
+        momentum: momentum of sgd.
+        weight_decay: weight decay of all optimisers; decoupled in adamw.
+        clip: maximum norm of the gradient.
+        schedule: constant; plateau: divide by `decay` when validation is not better than the best of all but the last
+            `patience` evaluations; steps: divide by `decay` after the epochs `decay_after`; cosine or linear: decrease
             to 0 at the end.
-        decay: what plateau and steps divide by.
-        decay_after: epochs of steps.
-        patience: evaluations of plateau and of `average`.
-        warmup: share of all steps over which the rate rises, in every schedule.
+        decay: divisor of the schedules plateau and steps.
+        decay_after: epochs after which the schedule steps decays.
+        patience: number of evaluations for plateau and `average`.
+        warmup: share of all steps in which the learning rate increases linearly, for every schedule.
         average: switch to averaged weights when validation stalls (NT-ASGD).
-        stop_early: stop when the last n evaluations did not improve on the best; not before the model's own depth is
-            trained.
-        depths: train at another depth for a share of the epochs, rounded down to whole ones, as a list of
-            [share, depth]; then at `num_layers`.
+        stop_early: stop when the last n evaluations have not improved on the best; not while `depths` applies.
+        depths: train the first epochs at other depths: a list of [share of the epochs, depth], rounded down to whole
+            epochs; the remaining epochs train at `num_layers`.
         precision: float32 or bfloat16 (mixed).
         evaluate_every: epochs between evaluations.
-        evaluation: of text: streaming, exact, the default; or windows, the way of the training windows, as the
-            authors evaluate.
-        evaluation_batch: sequences, or columns of a text, that are evaluated side by side.
-        seed: of everything random.
+        evaluation: text only: streaming (exact, the default), or windows as in training, the authors' protocol.
+        evaluation_batch: number of sequences, or of columns of a text, that are evaluated in parallel.
+        seed: seed of all random numbers.
         device: auto, cpu, cuda, mps, ...
         on_nan: stop, or skip the step, when the loss is not a number.
-        save_minutes: between checkpoints within an epoch; 0: after every step.
-        log_every: training steps between entries in the metrics.
-        tensorboard: write the metrics for TensorBoard too; needs the extra `tensorboard`.
-        sample: of text: characters or words that the report shows of the model's own writing; default 400.
+        save_minutes: minutes between checkpoints within an epoch; 0: after every step.
+        log_every: training steps between entries in metrics.jsonl.
+        tensorboard: also write the metrics for TensorBoard; needs the extra `tensorboard`.
+        sample: text only: number of generated tokens that the report shows; default 400.
     """
 
     epochs: int = 10
@@ -214,10 +212,10 @@ class TrainingConfig:
     sample: int | None = None
 
     def __post_init__(self) -> None:
-        self.depths = [(share, depth) for share, depth in self.depths]  # YAML knows no tuples
+        self.depths = [(share, depth) for share, depth in self.depths]  # YAML has no tuples
 
     def depth_in(self, epoch: int) -> int | None:
-        """The depth of an epoch, counted from 0; None is the model's own, which the last epoch always has.
+        """The depth of an epoch, counted from 0; None is the model's own depth, as in the last epoch.
 
         >>> [TrainingConfig(epochs=5, depths=[(0.4, 2), (0.6, 4)]).depth_in(epoch) for epoch in range(5)]
         [2, 2, 4, None, None]
@@ -232,10 +230,10 @@ class Config:
     """An experiment.
 
     Args:
-        about: what it is.
-        data: what is learned from.
-        model: what learns.
-        training: how.
+        about: title, and the paper's results.
+        data: the dataset.
+        model: the model and its body.
+        training: the options of training.
     """
 
     about: About = field(default_factory=About)

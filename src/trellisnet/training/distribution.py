@@ -1,21 +1,25 @@
-"""One process or many: what torchrun started, and the few things processes must say to each other."""
+"""One process or several started by torchrun, and the communication between them."""
 
 from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch import distributed as dist
 
 
 @dataclass(frozen=True)
 class Workers:
-    """The processes of a run, seen from one of them."""
+    """The processes of a run, from the point of view of one of them.
+
+    All methods are collective: every process must call them.
+    """
 
     rank: int = 0
     count: int = 1
@@ -23,11 +27,11 @@ class Workers:
 
     @property
     def first(self) -> bool:
-        """Whether this is the one that writes."""
+        """Whether this is the process that writes files."""
         return self.rank == 0
 
     def sum(self, values: dict[str, float]) -> dict[str, float]:
-        """Each value, summed over all processes, in double precision where the device has it."""
+        """The sum of each value over all processes, in double precision if the device supports it."""
         if self.count == 1:
             return values
         dtype = torch.float32 if self.device.type == "mps" else torch.float64
@@ -35,8 +39,14 @@ class Workers:
         dist.all_reduce(totals)
         return dict(zip(values, totals.tolist(), strict=True))
 
+    def mean(self, values: Mapping[str, Tensor]) -> dict[str, float]:
+        """The mean of each scalar over all processes."""
+        numbers = torch.stack([value.float() for value in values.values()]).tolist()  # one transfer from the device
+        sums = self.sum(dict(zip(values, numbers, strict=True)))
+        return {name: value / self.count for name, value in sums.items()}
+
     def gather(self, value: Any) -> list[Any]:
-        """The value of every process, on the first; the others get an empty list."""
+        """The values of all processes, in the first process; an empty list in the others."""
         if self.count == 1:
             return [value]
         values: list[Any] | None = [None] * self.count if self.first else None
@@ -44,25 +54,25 @@ class Workers:
         return values or []
 
     def broadcast(self, value: Any) -> Any:
-        """The first process's value, for all."""
+        """The first process's value, in all processes."""
         values = [value]
         if self.count > 1:
             dist.broadcast_object_list(values)
         return values[0]
 
     def agree(self, flag: bool) -> bool:
-        """Whether any of the processes says yes."""
+        """Whether the flag is set in any process."""
         return self.sum({"flag": float(flag)})["flag"] > 0
 
     def wait(self) -> None:
-        """Until all are here."""
+        """Block until all processes arrive here."""
         if self.count > 1:
             dist.barrier()
 
 
 @contextmanager
 def workers(device: str) -> Iterator[Workers]:
-    """Join the other processes, if torchrun started any, and leave them at the end."""
+    """Join the process group if torchrun started several processes; leave it at the end."""
     local = int(os.environ.get("LOCAL_RANK", "0"))
     chosen = choose_device(device, local)
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
@@ -74,14 +84,18 @@ def workers(device: str) -> Iterator[Workers]:
     try:
         yield Workers(dist.get_rank(), dist.get_world_size(), chosen)
     finally:
-        # a wrapped model refers to itself, so it outlives its training, and holds the group and its threads; a thread
-        # that is still alive when the interpreter ends aborts the process
+        # A DDP model refers to itself, so it outlives its training and holds the group and its threads. A thread that
+        # is still alive when the interpreter exits aborts the process.
         gc.collect()
         dist.destroy_process_group()
 
 
 def choose_device(name: str, local_rank: int = 0, option: str = "training.device") -> torch.device:
-    """The device of a name; "auto": a GPU if there is one. Errors call it `option`."""
+    """The device of a name; "auto" selects a GPU if there is one.
+
+    Raises:
+        ValueError: if the device cannot be used; the message names `option`.
+    """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:

@@ -1,4 +1,4 @@
-"""A run's metrics as TensorBoard reads them."""
+"""A run's metrics as TensorBoard events."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-COORDINATES = ("epoch", "step")  # what an entry of the metrics is about, not what it tells
+COORDINATES = ("epoch", "step")  # keys of an entry that are positions, not metrics
 
 
 class Events:
-    """A folder of events, beside the metrics and made of them.
+    """A folder of TensorBoard events, written from the entries of metrics.jsonl.
 
     Args:
-        folder: what is in it is replaced: events cannot be taken back, and a run that was interrupted goes on from a
-            checkpoint that may be older than its last metrics.
-        entries: the metrics so far.
+        folder: its content is replaced, because events cannot be removed and a resumed run starts from a checkpoint
+            that may be older than the last events.
+        entries: the existing entries.
     """
 
     def __init__(self, folder: Path, entries: Iterable[Mapping[str, Any]]) -> None:
@@ -28,18 +28,18 @@ class Events:
             self.add(entry)
 
     def add(self, entry: Mapping[str, Any]) -> None:
-        """Write what an entry of the metrics tells."""
+        """Write the values of an entry."""
         for name, value in scalars({key: value for key, value in entry.items() if key not in COORDINATES}):
             self._writer.add_scalar(name, value, entry["step"])
         self._writer.flush()
 
     def close(self) -> None:
-        """No more will come."""
+        """Close the writer."""
         self._writer.close()
 
 
 def scalars(values: Mapping[str, Any], group: str = "") -> Iterator[tuple[str, float]]:
-    """Nested values by names that TensorBoard groups; what stands alone is of training.
+    """Nested values by slash-separated names, which TensorBoard groups; top-level values get the group training.
 
     >>> dict(scalars({"loss": 1.5, "valid": {"bits": 2.0}, "best": {"test": {"bits": 2.5}}}))
     {'training/loss': 1.5, 'valid/bits': 2.0, 'best/test/bits': 2.5}

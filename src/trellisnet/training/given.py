@@ -1,4 +1,4 @@
-"""What `fit` can be given to learn from, as a dataset and as what a run's configuration says of it."""
+"""Convert the argument `data` of `fit` to a dataset and its entry in the configuration."""
 
 from __future__ import annotations
 
@@ -12,28 +12,32 @@ from trellisnet.data.sequences.given import Split, from_arrays
 from trellisnet.data.text.data import TextData
 from trellisnet.training.config import DataConfig
 
-GIVEN = "given"  # the name of data that came from Python, in a configuration
-HELD_BACK = 0.1  # of arrays, to choose the best model by
+GIVEN = "given"  # the dataset's name in the configuration if the data was passed from Python
+HELD_BACK = 0.1  # share of arrays that is used for validation
 
 
 def read_data(
     data: Any, valid: Split = None, test: Split = None, classes: int | None = None, seed: int = 0
 ) -> tuple[DataConfig, TextData | SequenceData]:
-    """A dataset of anything that `fit` takes.
+    """The configuration and the dataset for any form of data that `fit` accepts.
 
     Args:
         data: a name; a mapping with a name and options; a `TextData` or `SequenceData`; or arrays, a pair (x, y).
-        valid: of arrays, as `from_arrays` has it; default a tenth.
-        test: of arrays.
-        classes: of arrays.
-        seed: of arrays.
+        valid: only for arrays, as in `from_arrays`; default 0.1.
+        test: only for arrays, as in `from_arrays`.
+        classes: only for arrays: number of classes.
+        seed: only for arrays: seed of the random split.
+
+    Raises:
+        TypeError: if `data` has none of these forms.
+        ValueError: if `valid` or `test` is given for data that has its own splits.
     """
     if isinstance(data, (tuple, list)) and len(data) == 2 and not isinstance(data[0], str):
         share = HELD_BACK if valid is None else valid
         return DataConfig(GIVEN), from_arrays(*data, valid=share, test=test, classes=classes, seed=seed)
     for name, split in (("valid", valid), ("test", test)):
         if split is not None:
-            raise ValueError(f"{name} belongs to arrays (x, y); a dataset has splits of its own: got {name}={split!r}")
+            raise ValueError(f"{name} belongs to arrays (x, y); a dataset has its own splits: got {name}={split!r}")
     if isinstance(data, (TextData, SequenceData)):
         return DataConfig(GIVEN), data
     options: dict[str, Any] = {"name": data} if isinstance(data, str) else data

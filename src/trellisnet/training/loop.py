@@ -1,4 +1,4 @@
-"""The training loop, from the first step or from wherever a run was interrupted."""
+"""The training loop, from the first step or from a checkpoint."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from trellisnet.data.batches import Batch
@@ -29,11 +29,11 @@ from trellisnet.training.runs import Run
 from trellisnet.training.saving import load_weights, own_tensors, save_model
 from trellisnet.training.tasks.base import Task
 
-MOST_SKIPPED = 10  # steps in a row, after which there is no hope
+MOST_SKIPPED = 10  # consecutive steps; after that, training does not recover
 
 
 class Interrupted(KeyboardInterrupt):
-    """The run was asked to stop, and has saved itself."""
+    """The run received a signal to stop, and a checkpoint is saved."""
 
 
 class NotANumberError(RuntimeError):
@@ -41,9 +41,9 @@ class NotANumberError(RuntimeError):
 
 
 class Trainer:
-    """Everything that changes while a run goes on, and how.
+    """The state of a run in training, and the steps that change it.
 
-    What `save` writes is all that a run needs to go on bit by bit as if it had not stopped.
+    `save` writes the complete state: a resumed run gives bit-identical results to an uninterrupted one.
     """
 
     def __init__(self, run: Run, task: Task, workers: Workers, progress: Progress) -> None:
@@ -58,15 +58,15 @@ class Trainer:
         self.average = Average(self.parameters)
         self.step = 0
         self.carried: list[State] = [None] * self.config.accumulate
-        self.history: list[float] = []  # of validation, lower is better
+        self.validation_scores: list[float] = []  # one per evaluation, lower is better
         self.running = RunningMeans()
-        self.entries = 0  # lines of the metrics so far
+        self.entries = 0  # lines of metrics.jsonl so far
         self.saved_at = time.monotonic()
         self.stopping = False
-        self.skipped = 0  # steps in a row
+        self.skipped = 0  # consecutive steps
 
     def fit(self) -> dict[str, dict[str, float]]:
-        """Train until the end; metrics of the best model, by split."""
+        """Train to the end; return the metrics of the best model, by split."""
         model = self._parallel()
         with self._signals():
             while self.batches.epoch < self.config.epochs and not self._stalled_for_good():
@@ -76,7 +76,7 @@ class Trainer:
                 self._train_epoch(model)
                 self._after_epoch(depth)
                 if self._depth() != depth:
-                    self.history = []  # what another depth reached is no measure for this one
+                    self.validation_scores = []  # scores at another depth are not comparable
                     self.average = Average(self.parameters)
                 self.save()
                 if self.workers.agree(self.stopping):
@@ -84,7 +84,7 @@ class Trainer:
         return self._finish()
 
     def _train_epoch(self, model: nn.Module) -> None:
-        """What is left of the current epoch."""
+        """Train on the remaining batches of the current epoch."""
         epoch = self.batches.epoch
         self.model.train()
         for batch in self.batches:
@@ -100,7 +100,7 @@ class Trainer:
             self._save_if_due()
 
     def _step(self, model: nn.Module, batch: Batch) -> float | None:
-        """The loss of a step that was made, or None if it was skipped because something was not a number."""
+        """Train on one batch; return its loss, or None if the step is skipped because of a non-finite number."""
         rate = self.rate.at(self.step, self.batches.epoch)
         for group in self.optimiser.param_groups:
             group["lr"] = rate
@@ -119,9 +119,9 @@ class Trainer:
             totals[""] += loss.detach()
             for name, part in parts.items():
                 totals[name] = totals.get(name, 0.0) + part.detach() * share
-        means = self._means(totals)
+        means = self.workers.mean(totals)
         value = means.pop("")
-        # of all processes together, as the loss is: all of them skip a step, or none
+        # loss and norm are the same in all processes: either all of them skip the step, or none
         norm = nn.utils.clip_grad_norm_(self.parameters, self.config.clip or math.inf).item()
         if not math.isfinite(value + norm):
             self._not_a_number("loss" if not math.isfinite(value) else "gradient", rate)
@@ -132,34 +132,35 @@ class Trainer:
         return value
 
     def _units(self, batch: Batch) -> int:
-        """Of all processes together."""
+        """The units of a batch (tokens or sequences), over all processes."""
         return self.task.size(batch) * self.workers.count
 
     def _after_epoch(self, depth: int | None) -> None:
-        """Evaluate at the depth that was trained, decay, keep the best."""
+        """Evaluate at the trained depth, decay the learning rate, save the model if it is the best so far."""
         epoch = self.batches.epoch
         if epoch % self.config.evaluate_every and epoch < self.config.epochs:
             return
         with self.average.in_use():
             metrics = self.evaluate(self.task.valid_split, depth)
             judged = self.task.judged_by(metrics)
-            self.history.append(math.inf if math.isnan(judged) else judged)
+            scores = self.validation_scores
+            scores.append(math.inf if math.isnan(judged) else judged)
             self._add_metrics({"epoch": epoch, "step": self.step, "valid": metrics})
-            if self.history[-1] <= min(self.history) and self.workers.first:
+            if scores[-1] <= min(scores) and self.workers.first:
                 save_model(self.model, self.run.folder / "best")
         self.progress.epoch(epoch, metrics, self.rate.at(self.step, epoch))
-        if self.rate.after_evaluation(self.history):
+        if self.rate.after_evaluation(scores):
             self.progress.say(f"learning rate {self.rate.at(self.step, epoch):.4g} from epoch {epoch + 1} on")
-        if self.config.average and not self.average.count and stalled(self.history, self.config.patience):
+        if self.config.average and not self.average.count and stalled(scores, self.config.patience):
             self.progress.say(f"validation stalls: averaging weights from epoch {epoch + 1} on")
             self.average.update()
 
     def evaluate(self, split: str, depth: int | None = None) -> dict[str, float]:
-        """Metrics of a split, of all processes together."""
+        """Metrics of a split, over all processes."""
         return self.task.metrics(self.workers.sum(self.task.evaluate(split, self.workers, depth=depth)))
 
     def _finish(self) -> dict[str, dict[str, float]]:
-        """Judge the best model once more, on all splits but the training one."""
+        """Save the last model; evaluate the best one on all splits except the training split."""
         with self.average.in_use():
             if self.workers.first:
                 save_model(self.model, self.run.folder / "last")
@@ -192,13 +193,13 @@ class Trainer:
             "decays": self.rate.decays,
             "average": self.average.state_dict(),
             "batches": self.batches.state_dict(),
-            "history": self.history,
+            "history": self.validation_scores,
             "running": self.running.state_dict(),
             "entries": self.entries,
         }
 
     def restore(self) -> bool:
-        """Go to the last whole checkpoint, if there is one."""
+        """Load the last intact checkpoint, if there is one; a ValueError if processes, config or data differ."""
         state = load_latest(self.run.checkpoints, self.progress.say)
         if state is None:
             if self.workers.first:
@@ -206,11 +207,13 @@ class Trainer:
             return False
         if state["processes"] != self.workers.count:
             raise ValueError(
-                f"{self.run.folder} was trained by {state['processes']} processes and must go on with as many, "
-                f"got {self.workers.count}"
+                f"{self.run.folder} was trained by {state['processes']} processes and must be resumed with "
+                f"the same number, got {self.workers.count}"
             )
         if not same_config(json.loads(state["config"]), self.run.config):
-            raise ValueError(f"{self.run.folder}/config.yaml has changed: a run goes on with what it began with")
+            raise ValueError(
+                f"{self.run.folder}/config.yaml has changed: a run must be resumed with its own configuration"
+            )
         if state["data"] != self.fingerprint:
             raise ValueError(f"{self.run.folder}: the data has changed since the last checkpoint")
         with torch.no_grad():
@@ -219,14 +222,14 @@ class Trainer:
         self.optimiser.load_state_dict(state["optimiser"])
         self.average.load_state_dict(state["average"])
         self.batches.load_state_dict(state["batches"])
-        self.step, self.rate.decays, self.history = state["step"], state["decays"], state["history"]
+        self.step, self.rate.decays, self.validation_scores = state["step"], state["decays"], state["history"]
         self.running.load_state_dict(state["running"])
         self.entries = state["entries"]
         own = state["workers"][self.workers.rank]
         device = self.workers.device
         self.carried = [unpack_state(state, device) for state in own["carried"]]
         self.average.means = [mean.to(device) for mean in self.average.means]
-        set_generators(own["generators"], self.workers.device)
+        set_generators(own["generators"], device)
         if self.workers.first:
             self.run.keep_metrics(self.entries)
         return True
@@ -240,12 +243,12 @@ class Trainer:
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
-        """SIGINT and SIGTERM let the current step end, save and stop."""
+        """On SIGINT or SIGTERM: finish the current step, save a checkpoint and stop."""
 
         def stop(number: int, frame: object) -> None:
             self.stopping = True
 
-        here = threading.current_thread() is threading.main_thread()  # elsewhere Python does not allow it
+        here = threading.current_thread() is threading.main_thread()  # the only one where Python allows handlers
         before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM) if here}
         try:
             yield
@@ -257,7 +260,7 @@ class Trainer:
         if self.workers.count == 1:
             return self.model
         devices = [self.workers.device] if self.workers.device.type == "cuda" else None
-        # of an adaptive softmax, clusters without a token in a batch get no gradient
+        # clusters of an adaptive softmax get no gradient if the batch has none of their tokens
         partly = isinstance(getattr(self.model, "head", None), AdaptiveHead) or not isinstance(self.model, Pretrained)
         return DistributedDataParallel(self.model, device_ids=devices, find_unused_parameters=partly)
 
@@ -267,14 +270,8 @@ class Trainer:
         return torch.autocast(self.workers.device.type, dtype=torch.bfloat16)
 
     def _depth(self) -> int | None:
-        """The depth of the current epoch, where it is not the model's own."""
+        """The depth of the current epoch; None is the model's own depth."""
         return self.config.depth_in(self.batches.epoch)
-
-    def _means(self, values: Mapping[str, Tensor]) -> dict[str, float]:
-        """Of all processes."""
-        numbers = torch.stack([value.float() for value in values.values()]).tolist()  # one transfer from the device
-        sums = self.workers.sum(dict(zip(values, numbers, strict=True)))
-        return {name: value / self.workers.count for name, value in sums.items()}
 
     def _not_a_number(self, what: str, rate: float) -> None:
         epoch = self.batches.epoch + 1
@@ -284,14 +281,14 @@ class Trainer:
             steps = saved_steps(self.run.checkpoints)
             last = f"the last good checkpoint is {self.run.checkpoints}/step-{steps[-1]}" if steps else "none was saved"
             raise NotANumberError(f"{where}; {last} (a lower learning_rate, clip or on_nan=skip may help a new run)")
-        self.carried = [None] * self.config.accumulate  # what is carried may be no number either
+        self.carried = [None] * self.config.accumulate  # carried states may be non-finite too
         self.progress.say(f"{where}: step skipped")
 
     def _stalled_for_good(self) -> bool:
         patience = self.config.stop_early
-        if patience is None or self._depth() is not None or not without_progress(self.history, patience):
+        if patience is None or self._depth() is not None or not without_progress(self.validation_scores, patience):
             return False
-        self.progress.say(f"stopped early: no better for {patience} evaluations")
+        self.progress.say(f"stopped early: no improvement in {patience} evaluations")
         return True
 
     def _log_training(self, epoch: int) -> None:

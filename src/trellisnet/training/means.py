@@ -1,4 +1,4 @@
-"""Means over the steps since the last entry of the metrics."""
+"""Means over the steps since the last entry in metrics.jsonl."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class RunningMeans:
         return self.units > 0
 
     def add(self, loss: float, parts: Mapping[str, float], units: int) -> None:
-        """Count a step."""
+        """Add a step."""
         self.loss += loss * units
         self.units += units
         for name, part in parts.items():
             self.parts[name] = self.parts.get(name, 0.0) + part * units
 
     def take(self) -> dict[str, Any]:
-        """The means, for an entry of the metrics; parts only if there is more than one. Then begin again."""
+        """Return the means for an entry in metrics.jsonl, and reset them. A single part is omitted."""
         means: dict[str, Any] = {"loss": self.loss / self.units}
         if len(self.parts) > 1:
             means["parts"] = {name: value / self.units for name, value in self.parts.items()}
@@ -41,9 +41,9 @@ class RunningMeans:
         return means
 
     def state_dict(self) -> dict[str, Any]:
-        """To be saved."""
+        """The state for a checkpoint."""
         return {"loss": self.loss, "units": self.units, "parts": dict(self.parts)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a saved one."""
+        """Restore a saved state."""
         self.loss, self.units, self.parts = state["loss"], state["units"], dict(state["parts"])

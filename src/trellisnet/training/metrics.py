@@ -1,23 +1,24 @@
-"""What results are measured in. Imports nothing heavy: reports read the metrics of a run without torch."""
+"""Metrics: their names, directions and formats. Does not import torch: reports read a run without it."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A number that tells how good a model is.
+    """A measure of the quality of a model.
 
     Args:
         name: as in metrics.jsonl and in recipes.
         higher_is_better: by default lower values are better.
         percent: the value is a share, shown in percent.
-        decimals: shown after the point; None: four significant digits.
-        logarithmic: falls by factors, so that charts show it on a logarithmic axis.
+        decimals: number of decimals shown; None: four significant digits.
+        logarithmic: charts use a logarithmic axis.
 
     >>> accuracy = Metric("accuracy", higher_is_better=True, percent=True, decimals=2)
-    >>> accuracy.told(0.9813), accuracy.axis
+    >>> accuracy.formatted(0.9813), accuracy.axis
     ('98.13 %', 'accuracy, %')
     """
 
@@ -31,18 +32,20 @@ class Metric:
         return self.name
 
     def judged(self, value: float) -> float:
-        """The value as a number of which lower is better."""
+        """The value with its sign changed if higher is better: lower results are better."""
         return -value if self.higher_is_better else value
 
     def scaled(self, value: float) -> float:
         """The value in the unit of the axis."""
         return 100 * value if self.percent else value
 
-    def told(self, value: float) -> str:
+    def formatted(self, value: float) -> str:
         """The value as text.
 
-        >>> PERPLEXITY.told(56.97), BITS.told(1.158), MSE.told(0.012345), PERPLEXITY.told(12345678.0)
-        ('56.97', '1.158', '0.01235', '1.235e+07')
+        >>> PERPLEXITY.formatted(56.97), BITS.formatted(1.158), MSE.formatted(0.012345)
+        ('56.97', '1.158', '0.01235')
+        >>> PERPLEXITY.formatted(12345678.0)
+        '1.235e+07'
         """
         shown = self.scaled(value)
         text = f"{shown:.4g}" if self.decimals is None or abs(shown) >= 1e6 else f"{shown:,.{self.decimals}f}"
@@ -50,7 +53,7 @@ class Metric:
 
     @property
     def axis(self) -> str:
-        """The label of an axis of a chart."""
+        """The label of a chart's axis."""
         return f"{self.name}, %" if self.percent else self.name
 
 
@@ -61,5 +64,14 @@ PERPLEXITY = Metric("perplexity", decimals=2, logarithmic=True)
 BITS = Metric("bits", decimals=3)
 LOSS = Metric("loss")
 
-# Of runs whose folder does not tell, which older versions wrote; the first that such a run has is what it is judged by.
+# For runs of older versions, which have no metrics in task.json. The first one that a run has selects its best epoch.
 STANDARD = {metric.name: metric for metric in (ACCURACY, MSE, PERPLEXITY, BITS, LOSS, MAE)}
+
+
+def in_one_line(values: Mapping[str, float]) -> str:
+    """Names and values of metrics as text.
+
+    >>> in_one_line({"loss": 0.5, "accuracy": 0.75})
+    'loss 0.5000, accuracy 0.7500'
+    """
+    return ", ".join(f"{name} {value:.4f}" for name, value in values.items())

@@ -22,26 +22,28 @@ def make_optimiser(config: TrainingConfig, parameters: Sequence[nn.Parameter]) -
     return kind(parameters, rate, weight_decay=decay)
 
 
-def stalled(history: Sequence[float], patience: int) -> bool:
-    """Whether the last value is not below the best of all but the last `patience`: the authors' rule, and NT-ASGD's.
+def stalled(scores: Sequence[float], patience: int) -> bool:
+    """Whether the last score is not below the minimum of all but the last `patience` scores.
+
+    This is the rule of the authors' code and of NT-ASGD.
 
     >>> stalled([5.0, 4.0, 4.1], 2), stalled([5.0, 4.0, 4.1, 4.2], 2)
     (False, True)
     """
-    return len(history) > patience and history[-1] >= min(history[:-patience])
+    return len(scores) > patience and scores[-1] >= min(scores[:-patience])
 
 
-def without_progress(history: Sequence[float], evaluations: int) -> bool:
-    """Whether the best of all is older than so many evaluations.
+def without_progress(scores: Sequence[float], evaluations: int) -> bool:
+    """Whether the last n evaluations have not improved on the earlier ones.
 
     >>> without_progress([3.0, 2.0, 1.9, 2.1], 2), without_progress([3.0, 2.0, 2.1, 2.0], 2)
     (False, True)
     """
-    return len(history) > evaluations and min(history[-evaluations:]) >= min(history[:-evaluations])
+    return len(scores) > evaluations and min(scores[-evaluations:]) >= min(scores[:-evaluations])
 
 
 class LearningRate:
-    """The learning rate of every step: a function of how far training is and of how often it was decayed."""
+    """The learning rate as a function of the step, the epoch and the number of decays so far."""
 
     def __init__(self, config: TrainingConfig, total_steps: int) -> None:
         self.config, self.total = config, max(1, total_steps)
@@ -61,15 +63,15 @@ class LearningRate:
         past = sum(epoch >= after for after in config.decay_after)
         return config.learning_rate * falling / config.decay ** (self.decays + past)
 
-    def after_evaluation(self, history: Sequence[float]) -> bool:
-        """Decay on a plateau; `history` is what validation gave, lower is better."""
-        due = self.config.schedule == "plateau" and stalled(history, self.config.patience)
+    def after_evaluation(self, scores: Sequence[float]) -> bool:
+        """Decay on a plateau, and return whether it did; `scores` are those of validation, lower is better."""
+        due = self.config.schedule == "plateau" and stalled(scores, self.config.patience)
         self.decays += due
         return due
 
 
 class Average:
-    """The mean of a model's parameters over steps, to be used in their place."""
+    """The mean of a model's parameters over steps, for use in evaluation."""
 
     def __init__(self, parameters: Sequence[nn.Parameter]) -> None:
         self.parameters = list(parameters)
@@ -78,7 +80,7 @@ class Average:
 
     @torch.no_grad()
     def update(self) -> None:
-        """Count the parameters as they are now."""
+        """Add the current parameters to the mean."""
         if not self.count:
             self.means = [parameter.detach().clone() for parameter in self.parameters]
         self.count += 1
@@ -87,7 +89,7 @@ class Average:
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """The model has the means as its parameters, if any were counted."""
+        """Replace the parameters by their means, if there are any, until the end of the context."""
         if not self.count:
             yield
             return
@@ -105,9 +107,9 @@ class Average:
             mean.copy_(kept)
 
     def state_dict(self) -> dict[str, Any]:
-        """To be saved."""
+        """The state for a checkpoint."""
         return {"count": self.count, "means": self.means}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a saved one."""
+        """Restore a saved state."""
         self.count, self.means = state["count"], state["means"]

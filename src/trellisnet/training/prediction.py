@@ -1,4 +1,4 @@
-"""What a trained run says of new data. The data that it was trained on is not needed."""
+"""Predictions of a trained run for new data. The training data is not needed."""
 
 from __future__ import annotations
 
@@ -25,29 +25,27 @@ def predict(
     model: nn.Module | None = None,
     per: str | None = None,
 ) -> Columns:
-    """What a run says of new data: columns by name, in the order of the input.
+    """Predict for new data; return columns by name, in the order of the input.
 
-    Labels with their probabilities; values in the units of the training file, at every step if the model gives them
-    there; forecasts of what follows each series; answers at the steps of tokens; or the log-probability, perplexity and
+    The columns depend on the task: labels with probabilities; values in the units of the training file, per sequence
+    or per step; forecasts for each series; answers at the steps of token sequences; or log-probability, perplexity and
     bits per token of texts.
 
     Args:
-        run: the folder of a run, or what `fit` returned.
-        inputs: the path of a file that has the form of the one trained on, without what is to be predicted; or
-            arrays as `fit` takes them; of a language model also a list of texts.
-        which: the model that was best in validation, "best", or that of the last epoch, "last".
-        model: of a run with a module, body or cell of your own: an equal model, which gets the weights. Your own module
-            must accept None as targets.
-        per: of a language model: what of a file is scored, "line" (default) or "document".
+        run: the folder of a run, or the result of `fit`.
+        inputs: path of a file in the form of the training file, labels and targets not needed; or arrays as for `fit`;
+            for a language model also a list of texts.
+        which: "best", the best model by validation, or "last", the model after the last epoch.
+        model: needed for a run with your own module, body or cell: a model of the same architecture, into which the
+            weights are loaded. Your own module must accept None as targets.
+        per: language models only: score each "line" of a file (default), or the file as one "document".
     """
     folder = run.folder if isinstance(run, Fitted) else Path(run)
     opened = Run.open(folder)
     facts = opened.read_json(TASK)
     if facts is None:
-        raise ValueError(f"{folder} has no {TASK}, which tells how to predict: it was trained by an older version")
-    trained, kind = folder / which, TASKS[facts["task"]]
-    if not trained.is_dir():
-        raise FileNotFoundError(f"{folder} has no model {which!r} yet: train it first")
+        raise ValueError(f"{folder} has no {TASK}, which prediction needs: it was trained by an older version")
+    trained, kind = opened.model_folder(which), TASKS[facts["task"]]
     torch.set_flush_denormal(True)
     device = choose_device(opened.config.training.device)
     if model is not None:

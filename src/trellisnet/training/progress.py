@@ -1,4 +1,4 @@
-"""What a run tells while it goes on: a live line on a terminal, plain lines elsewhere, and the same in its log."""
+"""Progress of a run: a live line on a terminal, plain lines elsewhere, and messages in the log."""
 
 from __future__ import annotations
 
@@ -7,22 +7,24 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from trellisnet.training.metrics import in_one_line
+
 PLAIN_SECONDS = 15.0  # between plain lines
 
 
 class Progress:
-    """Tells how far training is.
+    """Reports the progress of training.
 
     Args:
         total: steps of the whole run.
-        unit: what throughput counts.
-        log: writes a line into the run's log.
-        quiet: say nothing, as all processes but the first.
+        unit: unit of throughput: tokens or sequences.
+        log: writes a line to the run's log.
+        quiet: print and log nothing, for all processes but the first.
     """
 
     def __init__(self, total: int, unit: str, log: Callable[[str], None], quiet: bool = False) -> None:
         self.total, self.unit, self.log, self.quiet = total, unit, log, quiet
-        self.rate = 0.0  # units a second, a running mean
+        self.rate = 0.0  # units per second, a running mean
         self.loss = 0.0
         self.shown_at = time.monotonic()
         self._live: Any = None
@@ -45,7 +47,7 @@ class Progress:
             self._live.stop()
 
     def advance(self, step: int, loss: float, units: int, seconds: float) -> None:
-        """A step was made."""
+        """Report a training step."""
         if self.quiet:
             return
         speed = units / max(seconds, 1e-9)
@@ -62,12 +64,12 @@ class Progress:
         return f"loss {self.loss:.4f}, {self.rate:,.0f} {self.unit}/s"
 
     def epoch(self, epoch: int, metrics: Mapping[str, float], learning_rate: float) -> None:
-        """An epoch has ended and was evaluated."""
-        told = ", ".join(f"{name} {value:.4f}" for name, value in metrics.items())
-        self.say(f"epoch {epoch}: valid {told}; learning rate {learning_rate:.4g}, {self.rate:,.0f} {self.unit}/s")
+        """Report the validation of an epoch."""
+        speed = f"{self.rate:,.0f} {self.unit}/s"
+        self.say(f"epoch {epoch}: valid {in_one_line(metrics)}; learning rate {learning_rate:.4g}, {speed}")
 
     def say(self, text: str) -> None:
-        """A line for the user and for the log."""
+        """Print a message and write it to the log."""
         if self.quiet:
             return
         self.log(text)

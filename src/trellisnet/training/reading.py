@@ -1,4 +1,4 @@
-"""Reading configurations: recipes, files of the user, configurations of runs and flags pass the same strict checks."""
+"""Reading configurations. Recipes, user files, run configurations and flags pass the same strict checks."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from trellisnet.training.config import (
 from trellisnet.training.values import RENAMED, load_yaml, typed
 
 SECTIONS = ("about", "data", "model", "training")
-VERSION = 2  # of a run's config.yaml; an older one is still read
+VERSION = 2  # of a run's config.yaml; version 1 is still read
 Values = dict[str, dict[str, Any]]  # the given keys of each section
 
 
 def read_mapping(path: Path) -> dict[Any, Any]:
-    """The sections of a YAML file, not checked yet."""
+    """The sections of a YAML file, unchecked; a ValueError if it is not a YAML mapping."""
     try:
         content = load_yaml(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -41,11 +41,11 @@ def read_mapping(path: Path) -> dict[Any, Any]:
 
 
 def read_config(values: Mapping[Any, Any], where: str) -> Config:
-    """The configuration that nested values stand for.
+    """Make a configuration from nested values.
 
     Args:
-        values: the keys of each section, as YAML or JSON has them.
-        where: they come from, for messages.
+        values: the keys of each section, as in YAML or JSON.
+        where: the origin of the values, for messages.
 
     Raises:
         ValueError: for an unknown key, a value of a wrong type, a missing key, and options that contradict each other.
@@ -59,7 +59,7 @@ def read_run(path: Path) -> Config:
 
 
 def checked(values: Mapping[Any, Any], where: str) -> Values:
-    """The values, if every key is known and every value has the type that its dataclass declares."""
+    """Return the values; a ValueError for an unknown key or a value that has not its declared type."""
     sections: Values = {}
     for section, content in values.items():
         if section not in SECTIONS:
@@ -78,9 +78,9 @@ def checked(values: Mapping[Any, Any], where: str) -> Values:
 
 
 def section_kinds(values: Values, where: str) -> dict[str, type[Any]]:
-    """The dataclass of every section. That of the model depends on the body and on the kind of the data.
+    """The dataclass of every section. The one of the model depends on the body and on the kind of the data.
 
-    Only a model that was given in Python has a key `options`.
+    Only a model that was passed from Python has the key `options`.
     """
     if "options" in values.get("model", {}):
         return {"about": About, "data": DataConfig, "model": GivenModel, "training": TrainingConfig}
@@ -90,7 +90,7 @@ def section_kinds(values: Values, where: str) -> dict[str, type[Any]]:
 
 
 def unknown_key(section: str, key: str, values: Values) -> str:
-    """An unknown key for a message, with the body and the data that it is unknown to, and the nearest known key."""
+    """The part of a message that names an unknown key, the body and data in use, and the nearest known key."""
     known = [option.name for option in fields(section_kinds(values, "")[section])]
     near = suggestion(key, known).replace(" '", f" '{section}.")
     if section != "model":
@@ -100,7 +100,7 @@ def unknown_key(section: str, key: str, values: Values) -> str:
 
 
 def make_config(values: Values, where: str) -> Config:
-    """The configuration of checked values: defaults for what is not given, and checks of the model's options."""
+    """Make a configuration from checked values: set defaults, and check the model's options."""
     kinds = section_kinds(values, where)
     given = {section: values.get(section, {}) for section in SECTIONS}
     for option in fields(kinds["model"]):
@@ -115,7 +115,7 @@ def make_config(values: Values, where: str) -> Config:
 
 
 def _check_model(config: Config, where: str) -> None:
-    """Let the declarations check their options, before any data is loaded."""
+    """Check the model's options by their declarations, before any data is loaded."""
     _, around = around_body(KINDS[config.data.name])
     chosen = config.model.chosen()
     for declared in (around, body_options(config.model.body)):
@@ -127,17 +127,17 @@ def _check_model(config: Config, where: str) -> None:
 
 
 def same_config(saved: Mapping[str, Any], config: Config) -> bool:
-    """Whether a configuration that this version or one before saved as nested values is the one given."""
+    """Whether a configuration saved as nested values, by this version or an earlier one, equals the given one."""
     forms = ({**values, "version": 1} for values in (saved, config.to_dict()))
     one, other = (read_config(current_form(form, "saved"), "saved") for form in forms)
     return one == other
 
 
 def current_form(content: dict[Any, Any], where: str) -> dict[Any, Any]:
-    """A run's configuration as this version writes it, without its version.
+    """Convert a run's configuration to the current version, without the key `version`.
 
-    In version 1 every model had the options of all models, null where they did not apply, and `cosine` had a second
-    name, `one-cycle`.
+    In version 1 every model had the options of all models, null if they did not apply, and `cosine` had the alias
+    `one-cycle`.
     """
     content = dict(content)
     version = content.pop("version", None)
@@ -155,8 +155,8 @@ def current_form(content: dict[Any, Any], where: str) -> dict[Any, Any]:
 
 
 def _set_options(model: dict[Any, Any]) -> dict[Any, Any]:
-    """The options of a model of version 1 that are set; an unknown key stays, to be refused."""
-    if isinstance(body := model.get("body"), dict):  # as some runs of baselines have it
+    """The options of a version 1 model that are not null; unknown keys are kept, so that they are refused later."""
+    if isinstance(body := model.get("body"), dict):  # as in some runs of baselines
         model = {**model, "body": body.get("name")}
     known = {option.name for body in BODIES for kind in KINDS.values() for option in fields(model_config(body, kind))}
     return {name: value for name, value in model.items() if value is not None or name not in known}

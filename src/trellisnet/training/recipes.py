@@ -17,15 +17,15 @@ FOLDER = Path(__file__).parents[1] / "recipes"
 
 
 def recipe_names() -> list[str]:
-    """The recipes that come with the package."""
+    """The names of the recipes in the package."""
     return sorted(path.stem for path in FOLDER.glob("*.yaml"))
 
 
 def load_recipe(name: str, _extended_by: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The values of a recipe, by its name or by the path of a YAML file; not checked yet, see `reading.checked`.
+    """The values of a recipe, by name or by path of a YAML file; unchecked, see `reading.checked`.
 
-    A key `extends` names another recipe, or a file beside this one, whose values hold wherever this one says nothing.
-    A run's config.yaml is a recipe too.
+    The key `extends` names another recipe, or a file in the same folder; its values are the defaults. A run's
+    config.yaml is a recipe too.
     """
     path = Path(name) if name.endswith((".yaml", ".yml")) else FOLDER / f"{name}.yaml"
     if not path.is_file():
@@ -51,8 +51,8 @@ def load_recipe(name: str, _extended_by: tuple[str, ...] = ()) -> dict[str, Any]
 def with_body(values: Values, body: str) -> tuple[Values, list[str]]:
     """The checked values of a recipe with another body, and the keys that do not apply to it.
 
-    Of the options of the recipe's own body only `hidden_size` stays, which is the width of every body. `aux_weight`
-    and `training.depths` go too, because they belong to layers of the recipe's body.
+    Of the options of the recipe's own body only `hidden_size` is kept, because every body has a width. `aux_weight` and
+    `training.depths` are dropped too, because they refer to layers of the recipe's body.
     """
     model, training = values.get("model", {}), dict(values.get("training", {}))
     if model.get("body", "trellis") == body:
@@ -68,7 +68,7 @@ def with_body(values: Values, body: str) -> tuple[Values, list[str]]:
 
 
 def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested values of `base` with those of `changes` in their places.
+    """Nested values of `base`, overridden by those of `changes`.
 
     >>> merged({"a": {"b": 1, "c": 2}}, {"a": {"c": 3}})
     {'a': {'b': 1, 'c': 3}}

@@ -1,14 +1,15 @@
-"""Run folders: one experiment each, with everything that is known of it.
+"""Run folders: the files of one experiment.
 
-config.yaml       all values; null is what follows from others
-metrics.jsonl     one line per `log_every` steps, and one per epoch; nothing that depends on the machine's speed
-task.json         what is learned, the metrics, and what prediction needs of the data
-log.txt           what was printed
+config.yaml       all values; null means derived from other values
+metrics.jsonl     one line per `log_every` steps and one per evaluation; independent of the machine's speed
+task.json         the task, its metrics, and the facts about the data that prediction needs
+log.txt           printed messages
 environment.json  versions, machine, command, git state
-checkpoints/      the last two, to go on from
+checkpoints/      the last two checkpoints, for resuming
 best/, last/      the model as `save_pretrained` writes it: best by validation, and after the last epoch
-tensorboard/      the metrics again, if asked for
-report.html       curves, results, samples; at the end
+tensorboard/      the metrics for TensorBoard, with `tensorboard: true`
+result.json       metrics of the best model, at the end
+report.html       curves, results, samples, at the end
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ CONFIG, METRICS, RESULT, TASK = "config.yaml", "metrics.jsonl", "result.json", "
 
 
 class Run:
-    """A run's folder. Only one process of one program writes into it at a time."""
+    """A run's folder. A lock ensures that only one process writes to it."""
 
     def __init__(self, folder: Path, config: Config) -> None:
         self.folder, self.config = folder, config
@@ -45,11 +46,17 @@ class Run:
 
     @classmethod
     def create(cls, config: Config, name: str, folder: Path | None = None) -> Run:
-        """Make a new folder: the one given, or the first free of `runs/NAME-1`, `runs/NAME-2`, ..."""
+        """Create a new run folder and lock it.
+
+        Args:
+            config: the configuration, which is written to the folder.
+            name: for the first free of `runs/NAME-1`, `runs/NAME-2`, ..., if no folder is given.
+            folder: new or empty; a ValueError if it is in use.
+        """
         if folder is not None:
             if folder.exists() and (not folder.is_dir() or any(map(_holds_something, folder.iterdir()))):
                 raise ValueError(
-                    f"run folder {folder} is in use: choose another, or go on with `train --resume {folder}`"
+                    f"run folder {folder} is in use: choose another, or resume it with `train --resume {folder}`"
                 )
             folder.mkdir(parents=True, exist_ok=True)
         number = 1
@@ -62,13 +69,15 @@ class Run:
                 number += 1
         run = cls(folder, config)
         run.acquire()
-        run._write_yaml(CONFIG, {**config.to_dict(), "version": VERSION})  # last, so that a cut file has none
+        run._write_yaml(
+            CONFIG, {**config.to_dict(), "version": VERSION}
+        )  # last, so that a truncated file has no version
         run.write_json("environment.json", _environment())
         return run
 
     @classmethod
     def open(cls, folder: Path) -> Run:
-        """A folder that a run was made in."""
+        """Open the folder of an existing run."""
         path = folder / CONFIG
         if not path.is_file():
             raise FileNotFoundError(f"{folder} is not a run: {path} not found")
@@ -76,11 +85,18 @@ class Run:
 
     @staticmethod
     def is_in(folder: Path) -> bool:
-        """Whether a run was begun in a folder."""
+        """Whether a folder holds a run."""
         return (folder / CONFIG).is_file()
 
+    def model_folder(self, which: str) -> Path:
+        """The folder of the model "best" or "last"; a FileNotFoundError if it is not saved yet."""
+        folder = self.folder / which
+        if not folder.is_dir():
+            raise FileNotFoundError(f"{self.folder} has no model {which!r} yet: train it first")
+        return folder
+
     def acquire(self) -> None:
-        """Keep all others from writing here until this process ends."""
+        """Lock the folder; a ValueError if another process holds the lock."""
         lock = FileLock(self.folder / ".lock")
         try:
             lock.acquire(blocking=False)
@@ -92,7 +108,7 @@ class Run:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep all others from writing here; an error or an interruption lets them again."""
+        """Lock the folder during the context; an error or an interruption releases the lock too."""
         if self._lock is None:
             self.acquire()
         try:
@@ -101,7 +117,7 @@ class Run:
             self.release()
 
     def release(self) -> None:
-        """Let others write."""
+        """Release the lock and close the TensorBoard events."""
         if self._events is not None:
             self._events.close()
             self._events = None
@@ -122,11 +138,11 @@ class Run:
             self._events.add(entry)
 
     def write_events(self) -> None:
-        """Write the metrics for TensorBoard too, those so far and those to come."""
+        """Also write the metrics for TensorBoard, existing and future ones."""
         self._events = Events(self.folder / "tensorboard", self.metrics())
 
     def metrics(self) -> list[dict[str, Any]]:
-        """All lines of metrics.jsonl that are whole."""
+        """The entries of metrics.jsonl; an incomplete last line is ignored."""
         path = self.folder / METRICS
         lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
         try:
@@ -135,7 +151,7 @@ class Run:
             raise ValueError(f"{path} is damaged: {error}") from None
 
     def keep_metrics(self, count: int) -> None:
-        """Drop all but the first lines: those that were written after the checkpoint a run goes on from."""
+        """Keep the first n lines of metrics.jsonl; later ones were written after the checkpoint that is resumed."""
         entries = self.metrics()
         if len(entries) < count:
             raise ValueError(f"{self.folder / METRICS} must have at least {count} lines, got {len(entries)}")
@@ -144,12 +160,12 @@ class Run:
             file.write_text("".join(lines), encoding="utf-8")
 
     def write_json(self, name: str, content: Any) -> None:
-        """A file of the folder as JSON."""
+        """Write a JSON file in the folder."""
         with replacing(self.folder / name) as (file,):
             file.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
     def read_json(self, name: str) -> dict[str, Any] | None:
-        """What `write_json` wrote; None if the run has not written it yet."""
+        """Read a JSON file of the folder; None if it does not exist, a ValueError if it is damaged."""
         path = self.folder / name
         if not path.is_file():
             return None
@@ -169,9 +185,9 @@ class Run:
 
 
 def _holds_something(path: Path) -> bool:
-    """Whether a path in a run's folder is more than what a run leaves that was killed before it began."""
-    begun = path.name == ".lock" or path.name.endswith(TEMPORARY) or (path.is_dir() and not any(path.iterdir()))
-    return not begun
+    """Whether a path is more than the leftovers of a run that was killed before it started."""
+    leftover = path.name == ".lock" or path.name.endswith(TEMPORARY) or (path.is_dir() and not any(path.iterdir()))
+    return not leftover
 
 
 def _environment() -> dict[str, Any]:
@@ -195,10 +211,10 @@ def _environment() -> dict[str, Any]:
 
 
 def _git_state() -> str | None:
-    """The commit of the code, and whether there are changes; None if it is not in a repository."""
+    """The commit of the code, marked if there are changes; None outside a repository."""
     folder = Path(__file__).parent
     try:
-        told = subprocess.run(
+        described = subprocess.run(
             ["git", "describe", "--always", "--dirty", "--abbrev=12"],
             cwd=folder,
             capture_output=True,
@@ -208,4 +224,4 @@ def _git_state() -> str | None:
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    return told.stdout.strip()
+    return described.stdout.strip()

@@ -1,4 +1,4 @@
-"""The weights of any model: one of ours, which also saves what it was built with, or a module of the user's own."""
+"""Save and load the weights of a model: one of ours, which also saves its configuration, or a user's module."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trellisnet.models.pretrained import WEIGHTS, Pretrained
 
 
 def save_model(model: nn.Module, folder: Path) -> None:
-    """Write a model into a folder, which is made if need be. An older model there is replaced as a whole."""
+    """Write a model to a folder, which is created if needed. An existing model there is replaced atomically."""
     if isinstance(model, Pretrained):
         model.save_pretrained(folder)
         return
@@ -24,7 +24,7 @@ def save_model(model: nn.Module, folder: Path) -> None:
 
 
 def load_weights(model: nn.Module, folder: Path) -> None:
-    """Copy the weights that `save_model` wrote into an equal model."""
+    """Load the weights that `save_model` wrote into a model of the same architecture."""
     path = folder / WEIGHTS
     if isinstance(model, Pretrained):
         model.load_weights(folder)
@@ -38,7 +38,7 @@ def load_weights(model: nn.Module, folder: Path) -> None:
 
 
 def own_tensors(model: nn.Module) -> dict[str, Tensor]:
-    """Parameters and saved buffers by name; of those that are tied, the first name only."""
+    """Parameters and persistent buffers by name; tied parameters only under their first name."""
     saved = model.state_dict().keys()
     everything = chain(model.named_parameters(), model.named_buffers())
     return {name: tensor for name, tensor in everything if name in saved}

@@ -1,4 +1,4 @@
-"""How well a language model knows each of many texts."""
+"""Scores of texts by a language model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ from trellisnet.vocabulary import Vocabulary
 
 
 def read_texts(inputs: Any, per: str) -> list[str]:
-    """The texts of a list, the lines of a file, or the file as one text."""
+    """A list of texts, the lines of a file, or the file as one text.
+
+    Raises:
+        TypeError, FileNotFoundError, ValueError: if `inputs` is neither, or the file is missing, empty or not UTF-8.
+    """
     if isinstance(inputs, (list, tuple)) and all(isinstance(text, str) for text in inputs):
         return list(inputs)
     if not isinstance(inputs, (str, Path)):
@@ -32,9 +36,9 @@ def read_texts(inputs: Any, per: str) -> list[str]:
 
 
 def score_texts(model: LanguageModel, texts: list[str], batch_size: int) -> dict[str, list[Any]]:
-    """Columns with a row per text: tokens, log-probability in nats, perplexity and bits per token.
+    """Columns with one row per text: tokens, log-probability in nats, perplexity and bits per token.
 
-    A text is read as if it followed an end of line, if the vocabulary has one; otherwise its first token is only read.
+    Each text is scored as if it followed an end of line. If the vocabulary has none, the first token is not predicted.
     A text without tokens to predict has no perplexity.
     """
     vocabulary = model.vocabulary
@@ -43,7 +47,7 @@ def score_texts(model: LanguageModel, texts: list[str], batch_size: int) -> dict
     before = _end_of_line(vocabulary)
     encoded = [before + _encoded(vocabulary, number, text) for number, text in enumerate(texts, start=1)]
     found: list[tuple[int, float]] = [(0, 0.0)] * len(texts)
-    # texts of similar lengths together: what is filled up is computed in vain
+    # sort by length, because the computation on padding is wasted
     order = sorted((i for i, ids in enumerate(encoded) if len(ids) > 1), key=lambda i: len(encoded[i]))
     for start in range(0, len(order), batch_size):
         some = order[start : start + batch_size]

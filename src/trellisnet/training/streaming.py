@@ -14,7 +14,7 @@ from trellisnet.models.heads import IGNORED
 from trellisnet.models.language import LanguageModel
 from trellisnet.training.distribution import Workers
 
-UNBOUNDED = 512  # tokens that a body without limit reads before a column: its state has forgotten what was earlier
+UNBOUNDED = 512  # tokens read before a column by a body with unbounded receptive field, to warm up its state
 
 
 def stream_columns(
@@ -25,16 +25,16 @@ def stream_columns(
     workers: Workers,
     depth: int | None = None,
 ) -> tuple[float, int]:
-    """Summed negative log-likelihood and number of a text's tokens, each predicted from its full receptive field.
+    """Summed negative log-likelihood of a text, and its number of predicted tokens.
 
-    The text is cut into columns that are read side by side. What stands before a column is read first, as far back as
-    the model can see, to give the column the state it would have in one long run: so the sum does not depend on the
-    number of columns. What stands before the first column is the beginning of the text: its tokens count as well.
-    Processes have columns of their own.
+    Each token is predicted from its full receptive field. The text is cut into columns that are read in parallel.
+    Before each column, the model reads the preceding tokens of its receptive field, so that the column starts with the
+    same state as in one pass over the text. The sum therefore does not depend on the number of columns. The tokens
+    before the first column are the beginning of the text and count too. Each process reads its own columns.
     """
     predicted = len(ids) - 1
     before = min(predicted - 1, (receptive_field(lm.net, depth) or UNBOUNDED + 1) - 1)
-    # a column much shorter than what is read before it would cost more than it brings
+    # with columns much shorter than the tokens read before them, most of the work would not count
     columns = max(1, min(columns, (predicted - before) // max(1, 2 * before)))
     length = -(-(predicted - before) // columns)
     own = range(columns)[workers.rank :: workers.count]
@@ -54,7 +54,7 @@ def stream_columns(
 
 
 def _cut(ids: NDArray[Any], firsts: list[int], start: int, stop: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Tokens `start` to `stop` of every column and those that follow them; beyond the text's end nothing counts."""
+    """Inputs and targets: tokens `start` to `stop` of every column, and the next ones; IGNORED after the end."""
     places = np.asarray(firsts)[:, None] + np.arange(start, stop + 1)
     tokens = torch.from_numpy(ids[np.minimum(places, len(ids) - 1)].astype(np.int64))
     inside = torch.from_numpy(places[:, 1:] < len(ids))

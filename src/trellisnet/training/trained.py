@@ -1,4 +1,4 @@
-"""Runs that have been trained, to be used."""
+"""Load trained runs."""
 
 from __future__ import annotations
 
@@ -13,11 +13,9 @@ from trellisnet.training.tasks.base import Task
 
 
 def load_task(folder: Path, which: str = "best") -> Task:
-    """A run's dataset with its trained model: the best by validation, or the last."""
+    """The task of a run, with its data and its trained model, "best" by validation or "last"."""
     run = Run.open(folder)
-    trained = folder / which
-    if not trained.is_dir():
-        raise FileNotFoundError(f"{folder} has no model {which!r} yet: train it first")
+    trained = run.model_folder(which)
     torch.set_flush_denormal(True)
     data = load_data(run.config)
     model = task_of(data).kind.from_pretrained(trained, device=choose_device(run.config.training.device))

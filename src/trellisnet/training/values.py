@@ -1,4 +1,4 @@
-"""Values of a configuration: from YAML or from a flag's text, strictly of the type that is declared."""
+"""Values of a configuration, from YAML or from the text of a flag, checked against their declared types."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import yaml
 
 from trellisnet.core.checks import suggestion
 
-RENAMED = {"one-cycle": "cosine"}  # values that earlier versions had under another name
+RENAMED = {"one-cycle": "cosine"}  # values that earlier versions accepted, and their current names
 BOOLEAN, FLOAT = "tag:yaml.org,2002:bool", "tag:yaml.org,2002:float"
 
 
@@ -33,12 +33,12 @@ _Loader.add_implicit_resolver(
 
 
 def load_yaml(text: str) -> Any:
-    """The value that a text in YAML stands for."""
+    """Parse a YAML text."""
     return yaml.load(text, _Loader)
 
 
 def load_text(text: str) -> Any:
-    """The value of a flag: YAML, or the text itself if it is none."""
+    """Parse the value of a flag as YAML; return the text itself if it is not valid YAML."""
     try:
         return load_yaml(text)
     except yaml.YAMLError:
@@ -46,18 +46,18 @@ def load_text(text: str) -> Any:
 
 
 def typed(name: str, hint: Any, value: Any) -> Any:
-    """A value as the type `hint`, if it is of that type: numbers as text and the like are refused."""
+    """Return the value as type `hint`; a ValueError if it has another type, such as a number written as text."""
     choices = _choices(hint)
     if (isinstance(value, str) and str in choices) or (value is None and NoneType in choices):
         return value
     if get_origin(hint) is dict and isinstance(value, Mapping):
-        return dict(value)  # the options of a dataset, which the dataset checks
+        return dict(value)  # options of a dataset; the dataset checks them
     if value is not None:
         try:
             parsed = _parser(hint).parse_object({"value": deepcopy(value)})["value"]
         except ArgumentError:
             parsed = None
-        if parsed is not None and _as_lists(parsed) == _as_lists(value):  # jsonargparse takes "8" for 8
+        if parsed is not None and _as_lists(parsed) == _as_lists(value):  # jsonargparse converts "8" to 8
             return parsed
     renamed = isinstance(value, str) and value in RENAMED
     near = f": write {RENAMED[value]}" if renamed else suggestion(str(value), map(str, _literals(hint)))
@@ -65,7 +65,7 @@ def typed(name: str, hint: Any, value: Any) -> Any:
 
 
 def from_text(name: str, hint: Any, text: str) -> Any:
-    """The value that a flag's text stands for: text where the type is text, otherwise YAML, checked by `typed`."""
+    """The value of a flag: the text itself if the type is text, otherwise parsed as YAML and checked by `typed`."""
     choices = _choices(hint)
     if str in choices:
         return None if text == "null" and NoneType in choices else text
@@ -82,7 +82,7 @@ def _parser(hint: Any) -> Any:
 
 
 def _choices(hint: Any) -> tuple[Any, ...]:
-    """The types of a union, or the only type."""
+    """The members of a union, or the single type."""
     return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
 
 
@@ -97,7 +97,7 @@ def _literals(hint: Any) -> tuple[Any, ...]:
 
 
 def _expected(hint: Any) -> str:
-    """A type in words.
+    """A description of a type for messages.
 
     >>> _expected(int | list[int]), _expected(list[tuple[float, int]] | None)
     ('an integer or a list of integers', 'a list of [number, integer] or null')

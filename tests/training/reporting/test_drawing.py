@@ -5,13 +5,13 @@ from xml.etree import ElementTree
 import matplotlib
 import pytest
 
-from trellisnet.training.reporting.drawing import LIGHT, SERIES, TOLD, chart, has_matplotlib
+from trellisnet.training.reporting.drawing import LIGHT, SERIES, TOOLTIP, chart, has_matplotlib
 from trellisnet.training.reporting.pages import TONES
 
 
 def fill(axes):
     axes.plot([0, 1], [1, 3], "o-", color=LIGHT["green"], label="a line")
-    axes.fill_between([0, 1], [1, 2], color=LIGHT["pink"], gid=TOLD + "an <area>")
+    axes.fill_between([0, 1], [1, 2], color=LIGHT["pink"], gid=TOOLTIP + "an <area>")
     axes.set(xlabel="x", ylabel="y")
     axes.figure.legend(loc="outside lower left")
 

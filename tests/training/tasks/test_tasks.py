@@ -12,7 +12,7 @@ from trellisnet.models.sequence import SequenceClassifier, SequenceRegressor
 from trellisnet.training import fit, tasks
 from trellisnet.training.metrics import Metric
 from trellisnet.training.progress import Progress
-from trellisnet.training.reporting.summary import summarise, told
+from trellisnet.training.reporting.summary import formatted, summarise
 from trellisnet.training.tasks import TASKS, ClassificationTask, LanguageTask, make_task
 
 
@@ -98,7 +98,7 @@ class ErrorTask(ClassificationTask):
     others = (Metric("errors", percent=True, decimals=0),)
 
     def measure(self, sums):
-        wrong = 1 - sums["right"] / sums["count"]
+        wrong = 1 - sums["accuracy"] / sums["count"]
         return {"errors": wrong, "certainty": 10 * (1 - wrong)}
 
     def protocol(self, evaluation=None):
@@ -115,9 +115,9 @@ def test_a_new_task_is_one_class_and_one_line(tmp_path, monkeypatch):
     summary = summarise(run)
     assert summary.metric == ErrorTask.metric
     assert summary.best()[1] == max(value for _, value in summary.curve(summary.metric))
-    assert told(0.25, summary.metrics["errors"]) == "25 %"
+    assert formatted(0.25, summary.metrics["errors"]) == "25 %"
     result = json.loads((run.folder / "result.json").read_text())
     assert result["metrics"]["valid"]["certainty"] == pytest.approx(summary.best()[1])
     assert result["protocol"] == "by hand"
     report = (run.folder / "report.html").read_text()
-    assert f"test certainty {ErrorTask.metric.told(result['metrics']['test']['certainty'])}." in report
+    assert f"test certainty {ErrorTask.metric.formatted(result['metrics']['test']['certainty'])}." in report

@@ -1,1 +1,1 @@
-"""What a run tells about itself when it is done: a page with curves and results."""
+"""The report of a run: a page with curves and results."""

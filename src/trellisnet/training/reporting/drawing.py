@@ -1,7 +1,7 @@
-"""Charts of matplotlib as SVG that follows the theme of the page around it.
+"""matplotlib charts as SVG that follows the theme of the surrounding page.
 
 matplotlib is an extra (`plots`) and is imported only while a chart is drawn. Colours in the SVG are CSS variables:
-pages define them with `THEME`, and an SVG file of its own contains the same definitions.
+pages define them with `THEME`, and a standalone SVG file contains the same definitions.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SERIES = ("blue", "orange", "green", "pink", "gold", "violet")
-LIGHT = {tone: light for tone, (light, _) in TONES.items()}  # what matplotlib draws with
+LIGHT = {tone: light for tone, (light, _) in TONES.items()}  # colours for matplotlib
 MISSING = "figures need matplotlib: pip install 'trellisnet[plots]'"
-TOLD = "told: "  # marks a group id that becomes the group's tooltip
+TOOLTIP = "tooltip: "  # marks a group id that becomes the group's tooltip
 STYLE: dict[Any, Any] = {
     "axes.edgecolor": LIGHT["soft"],
     "axes.grid": True,
@@ -33,7 +33,7 @@ STYLE: dict[Any, Any] = {
     "figure.constrained_layout.w_pad": 0.15,
     "figure.titlesize": 14,
     "figure.titleweight": "bold",
-    "font.family": "DejaVu Sans",  # comes with matplotlib: the layout is the same on every machine
+    "font.family": "DejaVu Sans",  # part of matplotlib: the layout is the same on every machine
     "font.size": 12,
     "grid.color": LIGHT["line"],
     "legend.frameon": False,
@@ -64,19 +64,19 @@ def chart(title: str, width: float, height: float, fill: Callable[[Axes], None],
     """A chart as SVG; equal input gives equal text.
 
     Args:
-        title: stands above the chart and is its accessible name.
-        width: in pixels.
-        height: in pixels.
+        title: shown above the chart; also its accessible name.
+        width: width in pixels.
+        height: height in pixels.
         fill: draws into the axes, with colours from `LIGHT`.
-        alone: for a file of its own, which needs its own paper and theme.
+        alone: make a standalone file, with its own background and theme.
     """
     from matplotlib import style  # noqa: PLC0415
     from matplotlib.figure import Figure  # noqa: PLC0415
 
     file = io.StringIO()
-    # The user's own settings must not show. Ids are hashes with the salt: charts of one page do not share any.
+    # The user's matplotlib settings must not apply. Ids are salted hashes, so that charts on one page share none.
     with style.context({**STYLE, "svg.hashsalt": title}, after_reset=True), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # the browser's fonts draw the text
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # the browser draws the text with its own fonts
         figure = Figure((width / 72, height / 72), dpi=72, frameon=False, layout="constrained")
         figure.suptitle(visible(title))
         axes = figure.subplots()
@@ -88,7 +88,7 @@ def chart(title: str, width: float, height: float, fill: Callable[[Axes], None],
 
 
 def wrapped(title: str, width: float, height: float, content: str, alone: bool) -> str:
-    """Shapes as an accessible SVG, with paper and theme if it is a file of its own."""
+    """Shapes as an accessible SVG, with background and theme if it is a standalone file."""
     name, own = escaped(title), ""
     size = f'viewBox="0 0 {width:g} {height:g}"'
     if alone:
@@ -102,7 +102,7 @@ def wrapped(title: str, width: float, height: float, content: str, alone: bool) 
 
 
 def _cleaned(svg: str) -> str:
-    """The shapes of matplotlib's SVG: tones as variables, no ids, styles or clipping that could touch the page."""
+    """The shapes of matplotlib's SVG, with colours as variables, and without ids, styles or clipping paths."""
     root = ElementTree.fromstring(svg)
     for element in root.iter():
         element.tag = element.tag.rpartition("}")[2]
@@ -112,9 +112,9 @@ def _cleaned(svg: str) -> str:
         element.attrib = {
             name.rpartition("}")[2]: _value(value) for name, value in element.items() if name != "clip-path"
         }
-        if named.startswith(TOLD):
-            ElementTree.SubElement(element, "title").text = named.removeprefix(TOLD)
-        elif element.tag == "path" and named:  # a marker, which is used by its id
+        if named.startswith(TOOLTIP):
+            ElementTree.SubElement(element, "title").text = named.removeprefix(TOOLTIP)
+        elif element.tag == "path" and named:  # a marker, referenced by its id
             element.set("id", named)
         for child in list(element):
             if child.tag.endswith(("metadata", "style", "clipPath")):
@@ -123,7 +123,7 @@ def _cleaned(svg: str) -> str:
 
 
 def _value(value: str) -> str:
-    """An attribute with tones for colours, the page's font, and two decimals."""
+    """An attribute with colours as variables, without fonts, and with two decimals."""
     for tone, colour in LIGHT.items():
         value = value.replace(colour, f"var(--{tone})")
     value = re.sub(r"font-family: [^;]*(; )?", "", value)

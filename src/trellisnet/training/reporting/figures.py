@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from trellisnet.training.reporting.drawing import LIGHT, SERIES, TOLD, chart
+from trellisnet.training.reporting.drawing import LIGHT, SERIES, TOOLTIP, chart
 from trellisnet.training.reporting.pages import visible
 
 if TYPE_CHECKING:
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
 
 REFERENCE: dict[str, Any] = {"color": LIGHT["soft"], "linestyle": (0, (5, 4)), "linewidth": 1.2}
-DASHES = ("-", (0, (7, 3)), (0, (2, 3)))  # the second and third are for lines beyond the number of colours
+DASHES = ("-", (0, (7, 3)), (0, (2, 3)))  # the second and third if there are more lines than colours
 WIDTH, HEIGHT = 480.0, 300.0
 LETTER = 7.0  # average width of a letter, in pixels
-LARGEST, SMALLEST = 1e100, 1e-100  # larger values overflow in differences and powers, smaller ones are rounding
-SMALLEST_FACTOR = 3.0  # between the values of a logarithmic axis; below it a linear one has better ticks
+LARGEST, SMALLEST = 1e100, 1e-100  # larger values overflow in differences and powers, smaller ones are rounding errors
+SMALLEST_FACTOR = 3.0  # between the extreme values; below it, a linear axis has better ticks than a logarithmic one
 MOST_DOTS = 1000
-MOST_MARKERS = 40  # points of a line that are marked each
+MOST_MARKERS = 40  # longer lines have no markers
 MOST_LABELS = 28  # along a side of a confusion matrix
 LONGEST_NAME, LONGEST_LABEL = 44, 12
 
@@ -33,10 +33,10 @@ class Series:
     """A line of a chart.
 
     Args:
-        name: for the legend; empty for a line that the title names.
-        points: (x, y), in the order of x. Where y is not a finite number the line is interrupted.
-        reference: draw it dashed and grey, as something to compare with.
-        colour: index of its colour; by default its index in the chart. Lines of one run in several charts share it.
+        name: name in the legend; empty for none.
+        points: (x, y), in the order of x. The line is interrupted where y is not finite.
+        reference: draw the line dashed and grey, for comparison.
+        colour: index of the colour; default the index of the line in the chart.
     """
 
     name: str
@@ -49,10 +49,10 @@ def line_chart(title: str, series: Sequence[Series], x_label: str = "", y_label:
     """Lines over steps.
 
     Args:
-        title: what is shown.
+        title: title of the chart.
         series: the lines.
-        x_label: what x counts, in whole numbers.
-        y_label: what y is.
+        x_label: label of the x axis, which has integer ticks.
+        y_label: label of the y axis.
         log: use a logarithmic y axis if all values are positive.
     """
     names = [_shortened(visible(one.name), LONGEST_NAME) for one in series]
@@ -85,7 +85,7 @@ def line_chart(title: str, series: Sequence[Series], x_label: str = "", y_label:
 
 
 def scatter_chart(title: str, points: Sequence[Point], x_label: str = "", y_label: str = "") -> str:
-    """Pairs of numbers that are equal at best, and the diagonal where they are equal."""
+    """Pairs of numbers as dots, with the diagonal on which both are equal."""
     shown = [point for point in _drawable(points) if not any(map(math.isnan, point))]
     shown = shown[:: -(-len(shown) // MOST_DOTS) or 1]
 
@@ -102,11 +102,11 @@ def scatter_chart(title: str, points: Sequence[Point], x_label: str = "", y_labe
 
 
 def heat_map(title: str, labels: Sequence[str], counts: Sequence[Sequence[float]], x_label: str, y_label: str) -> str:
-    """A square of counts, each row coloured by its shares, with numbers if they fit."""
+    """A square matrix of counts, coloured by shares per row, with numbers if they fit."""
     size = max(len(labels), 1)
     names = [_shortened(visible(label), LONGEST_LABEL) for label in labels]
     longest = max(map(len, names), default=1)
-    cell = (WIDTH - 60 - LETTER * longest) / size  # in pixels, about
+    cell = (WIDTH - 60 - LETTER * longest) / size  # in pixels, approximately
     numbered = cell > LETTER * (len(f"{max(map(max, counts), default=0):g}") + 0.5)
 
     def fill(axes: Axes) -> None:
@@ -123,10 +123,12 @@ def heat_map(title: str, labels: Sequence[str], counts: Sequence[Sequence[float]
         axes.set_xticks(**shown, **(upright if longest * LETTER > cell * places.step else {}))
         axes.set_yticks(**shown)
         for i, j, count, share in _shares(counts):
-            strength = math.sqrt(share)  # rare errors stay visible beside frequent right answers
-            told = f"{y_label} {visible(labels[i])}, {x_label} {visible(labels[j])}: {count:g} ({share:.1%})"
-            look: dict[str, Any] = {"color": LIGHT["blue"], "alpha": strength, "linewidth": 0, "gid": TOLD + told}
-            axes.add_artist(Rectangle((j, i), 1, 1, in_layout=False, **look))  # thousands would slow the layout
+            strength = math.sqrt(share)  # the root keeps rare errors visible
+            text = f"{y_label} {visible(labels[i])}, {x_label} {visible(labels[j])}: {count:g} ({share:.1%})"
+            look: dict[str, Any] = {"color": LIGHT["blue"], "alpha": strength, "linewidth": 0, "gid": TOOLTIP + text}
+            axes.add_artist(
+                Rectangle((j, i), 1, 1, in_layout=False, **look)
+            )  # thousands of artists slow down the layout
             if numbered:
                 colour = LIGHT["paper" if strength > 0.6 else "ink"]
                 axes.text(j + 0.5, i + 0.5, f"{count:g}", ha="center", va="center_baseline", color=colour)
@@ -135,12 +137,12 @@ def heat_map(title: str, labels: Sequence[str], counts: Sequence[Sequence[float]
 
 
 def _shares(counts: Sequence[Sequence[float]]) -> list[tuple[int, int, float, float]]:
-    """Row, column, count and share of the row, of all counts that are not zero."""
+    """Row, column, count and share of the row, for all nonzero counts."""
     return [(i, j, count, count / sum(row)) for i, row in enumerate(counts) for j, count in enumerate(row) if count > 0]
 
 
 def _drawable(points: Sequence[Point]) -> list[Point]:
-    """Points with NaN for all numbers that have no place on an axis."""
+    """Points with NaN for all numbers that cannot be drawn."""
     return [(_bounded(x), _bounded(y)) for x, y in points]
 
 
@@ -153,7 +155,7 @@ def _columns(points: Sequence[Point]) -> tuple[list[float], list[float]]:
 
 
 def _look(index: int) -> dict[str, Any]:
-    """Colour and dashes of a line."""
+    """Colour and line style."""
     return {
         "color": LIGHT[SERIES[index % len(SERIES)]],
         "linestyle": DASHES[index // len(SERIES) % len(DASHES)],
@@ -161,7 +163,7 @@ def _look(index: int) -> dict[str, Any]:
 
 
 def _ticks(axis: Axis, whole: bool = False) -> None:
-    """About five round ticks; for counted things at whole numbers only, such as 10k."""
+    """About five round ticks; with `whole` only at integers, written like 10k."""
     from matplotlib.ticker import EngFormatter, MaxNLocator  # noqa: PLC0415
 
     axis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10], integer=whole, min_n_ticks=1 if whole else 2))
@@ -179,7 +181,7 @@ def _log_ticks(axis: Axis, decades: float) -> None:
 
 
 def _shortened(name: str, longest: int) -> str:
-    """A name without its middle if it is long: its ends tell more.
+    """A long name without its middle, since its ends are more specific.
 
     >>> _shortened("runs/word-ptb-without-weight-dropout-1", 21)
     'runs/word-…-dropout-1'

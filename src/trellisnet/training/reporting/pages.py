@@ -1,4 +1,4 @@
-"""Web pages of one file: no scripts, nothing from elsewhere; light or dark, on a screen, a phone or paper."""
+"""Self-contained HTML pages without scripts, with a light and a dark theme, for screens and print."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import html
 from collections.abc import Sequence
 
 _CONTROLS = (code for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t")
-_NO_CHARACTERS = (*range(0xD800, 0xE000), 0xFFFE, 0xFFFF)  # lone halves of pairs, and what no text may have
+_NO_CHARACTERS = (*range(0xD800, 0xE000), 0xFFFE, 0xFFFF)  # lone surrogates and noncharacters, which XML forbids
 _VISIBLE = {code: f"\\x{code:02x}" for code in _CONTROLS} | {code: f"\\u{code:04x}" for code in _NO_CHARACTERS}
 
-TONES = {  # on light paper and on dark paper; colour-blind readers can tell the series apart
+TONES = {  # for the light and the dark theme; colour-blind readers can distinguish the series
     "paper": ("#ffffff", "#1b2129"),
     "ink": ("#1c2530", "#e8edf2"),
     "soft": ("#5f6973", "#a3aeb9"),
@@ -59,12 +59,12 @@ summary { cursor: pointer; }
 
 
 def visible(text: object) -> str:
-    """Text that any page may contain: control characters are shown as Python writes them."""
+    """Text with control characters escaped as in Python, because pages must not contain them."""
     return str(text).translate(_VISIBLE)
 
 
 def escaped(text: object) -> str:
-    r"""Text as HTML, whatever is in it.
+    r"""Any text as HTML.
 
     >>> escaped("<b>\x00")
     '&lt;b&gt;\\x00'
@@ -73,7 +73,7 @@ def escaped(text: object) -> str:
 
 
 def page(title: str, *sections: str) -> str:
-    """A whole page. Its policy forbids scripts and anything from elsewhere, should something slip in."""
+    """A complete page. Its content security policy forbids scripts and external resources."""
     return "\n".join(
         [
             "<!DOCTYPE html>",
@@ -90,33 +90,33 @@ def page(title: str, *sections: str) -> str:
 
 
 def section(title: str, *content: str) -> str:
-    """A part of a page; content is HTML. Without content there is no section."""
+    """A section of a page from HTML content; empty without content."""
     inner = "\n".join(part for part in content if part)
     return f"<section>\n<h2>{escaped(title)}</h2>\n{inner}\n</section>" if inner else ""
 
 
 def table(head: Sequence[object], rows: Sequence[Sequence[object]], numbers: bool = False) -> str:
-    """A table of texts; with `numbers`, all columns but the first are set flush right."""
+    """A table of texts; with `numbers`, all columns but the first are right-aligned."""
     kind = ' class="numbers"' if numbers else ""
     lines = [_row("th", head), *(_row("td", row) for row in rows)] if head else [_row("td", row) for row in rows]
     return f'<div class="wide"><table{kind}>\n' + "\n".join(lines) + "\n</table></div>"
 
 
 def figure(drawing: str, caption: str = "") -> str:
-    """A drawing with a line beneath."""
+    """A drawing with a caption."""
     beneath = f"<figcaption>{escaped(caption)}</figcaption>" if caption else ""
     return f"<figure>{drawing}{beneath}</figure>"
 
 
 def figures(*content: str) -> str:
-    """Figures side by side where there is room."""
+    """Figures side by side if the page is wide enough."""
     inner = "\n".join(one for one in content if one)
     return f'<div class="figures">\n{inner}\n</div>' if inner else ""
 
 
 def verbatim(text: str) -> str:
-    """Text as it is, its spaces and lines kept."""
-    # A page drops a line break right after <pre>: one of the text's own needs another before it.
+    """Text with its spaces and line breaks."""
+    # HTML drops a line break directly after <pre>, so one is added before the text.
     return f"<pre>\n{escaped(text)}</pre>"
 
 

@@ -1,4 +1,4 @@
-"""A run's report: one HTML file with its result beside the paper's, its curves, and how to repeat it."""
+"""A run's report: one HTML file with its result and the paper's, its curves, and the command to repeat it."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from trellisnet.training.metrics import Metric
 from trellisnet.training.reporting.drawing import MISSING, has_matplotlib
 from trellisnet.training.reporting.figures import Series, heat_map, line_chart, scatter_chart
 from trellisnet.training.reporting.pages import escaped, figure, figures, page, section, table, verbatim
-from trellisnet.training.reporting.summary import Summary, summarise, told, told_count
+from trellisnet.training.reporting.summary import Summary, formatted, formatted_count, summarise
 from trellisnet.training.runs import CONFIG, Run
 
 REPORT = "report.html"
-MOST_CLASSES = 100  # of a confusion matrix that can be read
-FALLING = ("plateau", "steps")  # schedules that divide the learning rate, so that it is best seen on a log scale
+MOST_CLASSES = 100  # larger confusion matrices are not readable
+FALLING = ("plateau", "steps")  # schedules that divide the learning rate: drawn on a log scale
 
 
 def write_report(run: Run) -> Path:
-    """Write `report.html` into a run's folder, whether the run has ended or not.
+    """Write `report.html` to a run's folder, finished or not; return its path.
 
-    Without matplotlib the report has all its tables, and a sentence that says how to get the figures.
+    Without matplotlib the report has tables only, and a sentence that explains how to install it.
     """
     summary, drawn = summarise(run), has_matplotlib()
     title = run.config.about.title or summary.name
@@ -48,22 +48,22 @@ def write_report(run: Run) -> Path:
 
 
 def _one_line(summary: Summary) -> str:
-    """What was trained on what, and how far it came."""
+    """The dataset, the number of steps, and the result so far."""
     training = summary.config.training
     start = f"{summary.name}: a trellis network on {summary.config.data.name}"
     if summary.result:
         test = summary.final("test")
         split, value = ("test", test) if test is not None else ("validation", summary.final("valid"))
         return f"{start}, {summary.steps:,} steps in {summary.epochs} epochs; " + (
-            "finished." if value is None else f"{split} {summary.metric} {told(value, summary.metric)}."
+            "finished." if value is None else f"{split} {summary.metric} {formatted(value, summary.metric)}."
         )
     best = summary.best()
-    so_far = f"; best validation {summary.metric} {told(best[1], summary.metric)}" if best else ""
+    so_far = f"; best validation {summary.metric} {formatted(best[1], summary.metric)}" if best else ""
     return f"{start}, not finished: {summary.steps:,} steps, {summary.epochs} of {training.epochs} epochs{so_far}."
 
 
 def _result(summary: Summary) -> str:
-    """The final numbers, those that the paper gives too in front."""
+    """A table of the final metrics, beginning with the one that the paper reports."""
     about, metric = summary.config.about, summary.metric
     splits: Mapping[str, Mapping[str, float]] = summary.result.get("metrics", {})
     names = dict.fromkeys(name for found in splits.values() for name in found if name != str(metric))
@@ -71,16 +71,17 @@ def _result(summary: Summary) -> str:
     best = summary.best()
     valid = summary.final("valid") if summary.result else best[1] if best else None
     name = str(metric or "metric")
-    rows = [[name, told(valid, metric), told(summary.final("test"), metric)]]
+    rows = [[name, formatted(valid, metric), formatted(summary.final("test"), metric)]]
     rows += [
-        [other.name, *(told(summary.final(split, other), other) for split in ("valid", "test"))] for other in others
+        [other.name, *(formatted(summary.final(split, other), other) for split in ("valid", "test"))]
+        for other in others
     ]
-    rows += [["parameters", "", told_count(summary.result.get("parameters"))]]
-    paper = {name: told(about.paper_result, metric), "parameters": _paper_parameters(about)}
+    rows += [["parameters", "", formatted_count(summary.result.get("parameters"))]]
+    paper = {name: formatted(about.paper_result, metric), "parameters": _paper_parameters(about)}
     shown = [[*row, paper.get(row[0], "-")] for row in rows]
     protocol = summary.result.get("protocol")
     notes = [f"<p class='soft'><strong>Evaluation</strong> &nbsp;{escaped(protocol)}</p>"] if protocol else []
-    if splits and "valid" not in splits:  # training then validates on the test split
+    if splits and "valid" not in splits:  # then training validates on the test split
         notes.append("<p>There is no validation split: the best epoch was chosen by the test split.</p>")
     return table(["", "ours, valid", "ours, test", "paper, test"], shown, numbers=True) + "".join(notes)
 
@@ -95,7 +96,7 @@ def _curves(summary: Summary) -> str:
     rate_log = summary.config.training.schedule in FALLING
     rates = line_chart("Learning rate", [Series("", summary.rates)], "step", log=rate_log)
     best = summary.best()
-    caption = f"Best: {told(best[1], summary.metric)} after epoch {best[0]}." if best and summary.metric else ""
+    caption = f"Best: {formatted(best[1], summary.metric)} after epoch {best[0]}." if best and summary.metric else ""
     return figures(
         figure(loss_chart([Series("", summary.losses)]), "With dropout and all parts of the loss."),
         figure(_validation(summary), caption) if summary.metric else "",
@@ -124,7 +125,7 @@ def loss_chart(series: Sequence[Series]) -> str:
 
 
 def validation_chart(metric: Metric, series: Sequence[Series]) -> str:
-    """A metric of validation over steps."""
+    """A validation metric over steps."""
     series = [replace(one, points=[(x, metric.scaled(y)) for x, y in one.points]) for one in series]
     return line_chart(f"Validation {metric}", series, "step", metric.axis, log=metric.logarithmic)
 
@@ -156,14 +157,14 @@ def _predictions(predictions: Mapping[str, Sequence[float]] | None) -> str:
 
 def _commands(run: Run, summary: Summary) -> list[str]:
     command = [str(part) for part in summary.environment.get("command", [])]
-    if command[1:2] == ["train"]:  # however the program was started: by its name, as a module, by torchrun
+    if command[1:2] == ["train"]:  # the program may have been started as a module or by torchrun
         command = ["trellisnet", *command[1:]]
     parts = [verbatim(shlex.join(command))] if command else []
     if any(part.split("=")[0] == "--to" for part in command):
         parts.append("<p class='soft'>--to must name a new folder.</p>")
     if not summary.result:
-        going_on = shlex.join(["trellisnet", "train", "--resume", str(run.folder)])
-        parts += ["<p>Or go on where it stopped:</p>", verbatim(going_on)]
+        resuming = shlex.join(["trellisnet", "train", "--resume", str(run.folder)])
+        parts += ["<p>Or resume where it stopped:</p>", verbatim(resuming)]
     return parts
 
 

@@ -1,4 +1,4 @@
-"""What a run's folder tells of it, finished or not."""
+"""A summary of a run's folder, finished or not."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from trellisnet.training.runs import RESULT, TASK, Run
 
 @dataclass(frozen=True)
 class Summary:
-    """A run in numbers.
+    """The numbers of a run.
 
     Args:
-        name: of its folder.
-        config: of the run.
-        metrics: what it is measured in, by name.
-        metric: what it is judged by; None if that is not known yet.
+        name: name of its folder.
+        config: configuration of the run.
+        metrics: all metrics of the run, by name.
+        metric: the metric that selects the best epoch; None if it is not known yet.
         losses: (step, training loss).
-        parts: for each part of the training loss by name, (step, value).
+        parts: (step, value) of each part of the training loss, by name.
         rates: (step, learning rate).
-        valid: (epoch, step, metrics of validation).
-        steps: made so far.
-        result: of result.json; nothing in it while the run goes on.
-        environment: of environment.json.
+        valid: (epoch, step, validation metrics).
+        steps: number of steps so far.
+        result: content of result.json; empty until the run is finished.
+        environment: content of environment.json.
     """
 
     name: str
@@ -45,15 +45,15 @@ class Summary:
 
     @property
     def epochs(self) -> int:
-        """Epochs that were evaluated."""
+        """The last evaluated epoch."""
         return self.valid[-1][0] if self.valid else 0
 
     def curve(self, metric: Metric) -> list[Point]:
-        """A metric of validation over steps."""
+        """A validation metric over steps."""
         return [(step, metrics[metric.name]) for _, step, metrics in self.valid if metric.name in metrics]
 
     def best(self) -> tuple[int, float] | None:
-        """Epoch and value of the best validation so far."""
+        """Epoch and value of the best validation so far; None if there is none."""
         if (metric := self.metric) is None:
             return None
         known = [(epoch, metrics.get(metric.name, math.nan)) for epoch, _, metrics in self.valid]
@@ -61,7 +61,7 @@ class Summary:
         return min(points, key=lambda point: metric.judged(point[1]), default=None)
 
     def final(self, split: str, metric: Metric | None = None) -> float | None:
-        """A metric of the best model, once the run has ended."""
+        """A metric of the best model; None until the run is finished."""
         value: float | None = self.result.get("metrics", {}).get(split, {}).get(str(metric or self.metric))
         return value
 
@@ -91,7 +91,7 @@ def summarise(run: Run) -> Summary:
 
 
 def _parts(entries: Sequence[Mapping[str, Any]]) -> dict[str, list[Point]]:
-    """The parts of the training loss; a run may have logged none."""
+    """The parts of the training loss; empty if the run logged none."""
     parts: dict[str, list[Point]] = {}
     for entry in entries:
         for name, value in entry.get("parts", {}).items():
@@ -99,19 +99,19 @@ def _parts(entries: Sequence[Mapping[str, Any]]) -> dict[str, list[Point]]:
     return parts
 
 
-def told(value: float | None, metric: Metric | None) -> str:
-    """A metric's value as the paper writes it; a dash if there is none.
+def formatted(value: float | None, metric: Metric | None) -> str:
+    """A metric's value in the paper's format; a dash if there is none.
 
-    >>> told(0.9813, STANDARD["accuracy"]), told(None, STANDARD["bits"])
+    >>> formatted(0.9813, STANDARD["accuracy"]), formatted(None, STANDARD["bits"])
     ('98.13 %', '-')
     """
-    return "-" if value is None or metric is None else metric.told(value)
+    return "-" if value is None or metric is None else metric.formatted(value)
 
 
-def told_count(parameters: float | None) -> str:
-    """A count of parameters.
+def formatted_count(parameters: float | None) -> str:
+    """A number of parameters.
 
-    >>> told_count(24_310_000), told_count(1_234), told_count(None)
+    >>> formatted_count(24_310_000), formatted_count(1_234), formatted_count(None)
     ('24.31 M', '1,234', '-')
     """
     if parameters is None:

@@ -1,4 +1,4 @@
-"""Tasks: what is learned, one file per kind. A dataset names its kind in its attribute `task`."""
+"""Tasks, one file per kind. The attribute `task` of a dataset names its kind."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ TASKS: dict[str, type[Task]] = {
 
 
 def make_task(config: Config, data: Any = None, model: nn.Module | None = None) -> Task:
-    """The task of a configuration.
+    """Make the task of a configuration.
 
     Args:
-        config: what was asked for.
-        data: a `TextData` or `SequenceData`; default: load what the configuration names.
-        model: default: build what the configuration describes.
+        config: the configuration of the experiment.
+        data: a `TextData` or `SequenceData`; default: load the dataset of the configuration.
+        model: default: build the model of the configuration.
     """
     data = load_data(config) if data is None else data
     return task_of(data)(config, data, model)
 
 
 def load_data(config: Config) -> TextData | SequenceData:
-    """The data of a configuration."""
+    """Load the dataset of a configuration; a ValueError if the data was passed from Python."""
     if config.data.name == GIVEN:
-        raise ValueError("the data was given in Python, and only Python can give it again: use trellisnet.fit")
+        raise ValueError("the data was passed from Python and cannot be loaded: use trellisnet.fit")
     return load(config.data.name, root=config.data.root, **config.data.options)
 
 
 def task_of(data: TextData | SequenceData) -> type[Task]:
-    """What is learned from some data."""
+    """The class of the task for a dataset."""
     return pick("task", data.task, TASKS)

@@ -1,4 +1,4 @@
-"""What every task is: it joins a dataset and a model, and knows the loss of a batch and the metrics of a split."""
+"""The base class of tasks: a dataset and a model, with the loss of a batch and the metrics of a split."""
 
 from __future__ import annotations
 
@@ -19,25 +19,28 @@ from trellisnet.training.config import Config, GivenModel, ModelConfig
 from trellisnet.training.distribution import Workers
 from trellisnet.training.metrics import Metric
 
-Carried = State  # what the next batch goes on from
-Sums = dict[str, float]  # additive over batches and processes; metrics are made of them
+Carried = State  # the state that is carried to the next batch
+Sums = dict[str, float]  # additive over batches and processes; metrics are computed from them
 
 
 class Task(ABC):
     """A dataset and a model for it.
 
     Args:
-        config: what was asked for.
-        data: what is learned from.
+        config: the configuration of the experiment.
+        data: the dataset.
         model: default: built from the configuration.
 
     Attributes:
-        config: the same with the model's defaults in the places of what was not set.
-        given: whether the model was.
-        kind: the class that the models of this task derive from.
-        unit: what throughput counts.
-        metric: what validation is judged by.
-        others: the metrics that are reported beside it.
+        config: the configuration, with defaults for the options of the model that were not set.
+        given: whether the model was passed as an argument.
+        kind: the base class of the models of this task.
+        unit: unit of throughput.
+        metric: the metric that selects the best epoch.
+        others: further metrics that are reported.
+
+    Raises:
+        ValueError, TypeError: if the configuration, the data and the model do not fit together.
     """
 
     kind: ClassVar[type[Pretrained]]
@@ -57,12 +60,12 @@ class Task(ABC):
         self.training = self.config.training
 
     def _with_defaults(self, config: Config) -> Config:
-        """The configuration with the defaults of the task; an error for options of other tasks."""
+        """The configuration with the defaults of the task; a ValueError for options of other tasks."""
         return config
 
     @abstractmethod
     def build_model(self) -> nn.Module:
-        """The model of the configuration, in the sizes of the data."""
+        """Build the model of the configuration, with the sizes of the data."""
 
     @abstractmethod
     def check_model(self) -> None:
@@ -70,13 +73,13 @@ class Task(ABC):
 
     @abstractmethod
     def train_batches(self, workers: Workers) -> Batches:
-        """The training split, shared among processes."""
+        """This process's share of the training batches."""
 
     @abstractmethod
     def loss(
         self, model: nn.Module, batch: Batch, carried: Carried, depth: int | None
     ) -> tuple[Tensor, Mapping[str, Tensor], Carried]:
-        """The loss of a batch, its parts, and what the next batch goes on from."""
+        """The loss of a batch, its parts by name, and the state that is carried to the next batch."""
 
     @abstractmethod
     def evaluate(self, split: str, workers: Workers, evaluation: str | None = None, depth: int | None = None) -> Sums:
@@ -84,26 +87,26 @@ class Task(ABC):
 
     @abstractmethod
     def metrics(self, sums: Sums) -> dict[str, float]:
-        """Metrics of sums over all processes."""
+        """The metrics, from sums over all processes."""
 
     @abstractmethod
     def size(self, batch: Batch) -> int:
-        """How many units a batch has."""
+        """The number of units in a batch."""
 
     @abstractmethod
     def fingerprint(self) -> str:
-        """Tells whether the data is that of another time."""
+        """A hash of the data, to detect changes."""
 
     @abstractmethod
     def protocol(self, evaluation: str | None = None) -> str:
-        """How metrics come about, for people who compare them; an error if `evaluation` is not possible."""
+        """A description of how the metrics are computed; a ValueError if `evaluation` does not apply to the task."""
 
     def shown(self) -> dict[str, Any]:
-        """What the report shows of the trained model, by the name of its section; by default nothing."""
+        """Samples or predictions of the trained model for the report, by section; empty by default."""
         return {}
 
     def facts(self) -> dict[str, Any]:
-        """What is needed to understand a run's numbers and to predict with it, in types that JSON knows."""
+        """The content of task.json: what reports and predictions need to know about the run."""
         return {
             "task": self.data.task,
             "model": type(self.model).__name__,
@@ -119,50 +122,50 @@ class Task(ABC):
     def predict(
         cls, model: Any, facts: Mapping[str, Any], inputs: Any, batch_size: int, per: str | None = None
     ) -> Columns:
-        """What a model says of new data, as `trellisnet.predict` returns it; `facts` are those of its run."""
+        """Predictions of a model for new data, as `trellisnet.predict` returns them; `facts` are those of its run."""
 
     def evaluate_alone(self, split: str, evaluation: str | None = None) -> dict[str, float]:
-        """Metrics of a split, in this process alone."""
+        """Metrics of a split, computed in this process only."""
         return self.metrics(self.evaluate(split, Workers(device=self.device), evaluation))
 
     def evaluate_adapting(
         self, split: str, limit: int | None = None, **adaptation: Any
     ) -> tuple[dict[str, float], str]:
-        """Metrics of the beginning of a split, by a model that adapts to what it has read, and how they came about."""
+        """Metrics of a split with a cache or dynamic evaluation, and their protocol; `limit` tokens at most."""
         raise ValueError(f"a continuous cache and dynamic evaluation belong to language models, not {self.data.task}")
 
     def judged_by(self, metrics: Mapping[str, float]) -> float:
-        """The metric as a number of which lower is better."""
+        """The score of validation metrics, lower is better."""
         return self.metric.judged(metrics[self.metric.name])
 
     @property
     def splits(self) -> list[str]:
-        """The splits there are."""
+        """The names of the splits."""
         return list(self.data.splits)
 
     @property
     def valid_split(self) -> str:
-        """What the best epoch is chosen by: the test split, if there is no other."""
+        """The split that selects the best epoch: the test split if there is no validation split."""
         return "valid" if "valid" in self.splits else self.splits[-1]
 
     @property
     def shown_split(self) -> str:
-        """What the report shows predictions of."""
+        """The split whose predictions the report shows."""
         return "test" if "test" in self.splits else self.splits[-1]
 
     @property
     def device(self) -> Any:
-        """Where the model is."""
+        """The device of the model."""
         return next(self.model.parameters()).device
 
     @property
     def num_parameters(self) -> int:
-        """How many numbers are learned; tied ones count once."""
+        """The number of parameters; tied ones count once."""
         return sum(parameter.numel() for parameter in self.model.parameters())
 
 
 def described_model(model: nn.Module) -> GivenModel:
-    """What a configuration says of a model that was given in Python."""
+    """The entry in the configuration for a model that was passed from Python."""
     if not isinstance(model, Pretrained):
         return GivenModel(body=type(model).__name__, options={})
     options = {name: value for name, value in model.config.items() if name != "body"}
@@ -171,14 +174,14 @@ def described_model(model: nn.Module) -> GivenModel:
 
 
 def resolved(chosen: ModelConfig, model: nn.Module) -> ModelConfig:
-    """With the defaults of the model and of its body; None stays what follows from others."""
+    """The model's configuration with all defaults of the model and its body; None means derived from others."""
     if isinstance(chosen, GivenModel) or not isinstance(model, Pretrained):
         return chosen
     known = {**model.config, **options_of(model.net)}
     known = {name: list(value) if isinstance(value, tuple) else value for name, value in known.items()}
     cell = model.config.get("cell")
     known["cell"] = cell if cell is None or isinstance(cell, str) else type(cell).__name__
-    known.pop("body", None)  # chosen by its name
+    known.pop("body", None)  # the configuration has its name
     return replace(
         chosen, **{f.name: known[f.name] for f in fields(chosen) if f.name in known and known[f.name] is not None}
     )

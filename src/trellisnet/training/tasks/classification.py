@@ -1,4 +1,4 @@
-"""Learning the label of a sequence."""
+"""Classification: one label per sequence."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ClassificationTask(SequenceTask):
 
     kind = SequenceClassifier
     metric, others = ACCURACY, (LOSS,)
-    summed = ("loss", "right", "count")
+    summed = ("loss", "accuracy", "count")
     model: SequenceClassifier
 
     def build_model(self) -> SequenceClassifier:
@@ -43,17 +43,14 @@ class ClassificationTask(SequenceTask):
     def judge(self, batch: Batch, depth: int | None) -> Sums:
         out = self.call(self.model, batch, depth)
         right = out.prediction.argmax(1).eq(batch.targets).sum().item()
-        return {"loss": out.loss.item() * len(batch.targets), "right": right, "count": len(batch.targets)}
-
-    def measure(self, sums: Sums) -> dict[str, float]:
-        return {"loss": sums["loss"] / sums["count"], "accuracy": sums["right"] / sums["count"]}
+        return {"loss": out.loss.item() * len(batch.targets), "accuracy": right, "count": len(batch.targets)}
 
     @classmethod
     def columns(cls, data: SequenceData, names: Sequence[str], outputs: Sequence[NDArray[Any]]) -> Columns:
-        """Of each sequence its label, and the probability of every label."""
+        """One row per sequence: its label, and the probabilities of all labels."""
         logits = torch.from_numpy(np.stack(outputs)).double()
         shares = logits.softmax(1)
-        labels = data.labels or tuple(map(str, range(data.output_size)))
+        labels = _labels(data)
         return {
             "series": names,
             "label": [labels[i] for i in logits.argmax(1).tolist()],
@@ -61,7 +58,7 @@ class ClassificationTask(SequenceTask):
         }
 
     def shown(self) -> dict[str, Any]:
-        """A confusion matrix."""
+        """The confusion matrix."""
         if not self.predicts:
             return {}
         size = self.data.output_size
@@ -69,5 +66,9 @@ class ClassificationTask(SequenceTask):
         for batch in self.data.batches(self.shown_split, self.training.evaluation_batch):
             predicted = self.predictions(batch).argmax(1)
             counts.view(-1).index_add_(0, batch.targets * size + predicted, torch.ones_like(predicted))
-        labels = list(self.data.labels) or [str(label) for label in range(size)]
-        return {"confusion": {"labels": labels, "counts": counts.tolist()}}
+        return {"confusion": {"labels": _labels(self.data), "counts": counts.tolist()}}
+
+
+def _labels(data: SequenceData) -> list[str]:
+    """The names of the classes; their numbers if they have none."""
+    return list(data.labels) or [str(label) for label in range(data.output_size)]

@@ -1,4 +1,4 @@
-"""Learning a text: the next token at every step."""
+"""Language modelling: the next token at every step."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from trellisnet.training.scoring import read_texts, score_texts
 from trellisnet.training.streaming import UNBOUNDED, stream_columns
 from trellisnet.training.tasks.base import Carried, Sums, Task
 
-SAMPLED = 10_000  # tokens of a text that its fingerprint is made of
-PROMPT = 20  # tokens of the validation text that the sample of the report goes on from
+SAMPLED = 10_000  # tokens of a text that its fingerprint covers
+PROMPT = 20  # tokens of the validation text that the report's sample continues
 
 
 class LanguageTask(Task):
-    """Text: the next token at every step, by a language model."""
+    """The next token at every step of a text, by a language model."""
 
     kind = LanguageModel
     unit = "tokens"
@@ -58,7 +58,7 @@ class LanguageTask(Task):
         if not isinstance(model, LanguageModel):
             raise TypeError(f"model must be a LanguageModel to learn the text {self.data.name}, got {_kind(model)}")
         if model.vocabulary is None and model.vocab_size == len(vocabulary):
-            model.vocabulary = vocabulary  # saved with the model, which can then read and write text
+            model.vocabulary = vocabulary  # saved with the model, so that it can encode and decode text
         if model.vocabulary != vocabulary:
             raise ValueError(
                 f"model must have the vocabulary of the text {self.data.name}, {vocabulary!r}, got another of "
@@ -100,7 +100,7 @@ class LanguageTask(Task):
     def evaluate_adapting(
         self, split: str, limit: int | None = None, **adaptation: Any
     ) -> tuple[dict[str, float], str]:
-        """As options of `score`; without any, the model as it is on the same text."""
+        """`adaptation` are options of `LanguageModel.score`; without any, the model does not adapt."""
         ids = self.data.splits[split]
         score = self.model.score(ids[:limit], **{"window": adaptation.pop("window", None) or self.window, **adaptation})
         cut = "" if limit is None or limit >= len(ids) else f", the first {limit} tokens"
@@ -127,7 +127,7 @@ class LanguageTask(Task):
         return f"windows of {self.window} in {columns} columns, {how} (the authors' way)"
 
     def shown(self) -> dict[str, Any]:
-        """A sample of what the model writes."""
+        """A sample of generated text."""
         length, vocabulary = self.training.sample, self.data.vocabulary
         if not length:
             return {"samples": []}
@@ -140,7 +140,7 @@ class LanguageTask(Task):
     def predict(
         cls, model: Any, facts: Mapping[str, Any], inputs: Any, batch_size: int, per: str | None = None
     ) -> Columns:
-        """Log-probability, perplexity and bits per token, of each line of a file, of the file, or of each text."""
+        """Log-probability, perplexity and bits per token of each line of a file, of the whole file, or of each text."""
         per = one_of("per", "line" if per is None else per, ("line", "document"))
         texts = read_texts(inputs, per)
         return {per: list(range(1, len(texts) + 1)), **score_texts(model, texts, batch_size)}
@@ -149,7 +149,7 @@ class LanguageTask(Task):
         digest = hashlib.sha256(self.data.vocabulary.to_json().encode())
         for ids in self.data.splits.values():
             digest.update(f"{len(ids)}".encode())
-            digest.update(ids[:: max(1, len(ids) // SAMPLED)].tobytes())  # all of it would take long
+            digest.update(ids[:: max(1, len(ids) // SAMPLED)].tobytes())  # hashing all of it is slow
         return digest.hexdigest()
 
 

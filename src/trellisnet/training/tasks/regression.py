@@ -1,4 +1,4 @@
-"""Learning numbers that belong to a sequence; forecasting is a case of it."""
+"""Regression: one or several values per sequence or step; includes forecasting."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from trellisnet.models.build import build_regressor
 from trellisnet.models.sequence import SequenceRegressor
 from trellisnet.training.metrics import MAE, MSE
 from trellisnet.training.tasks.base import Sums
-from trellisnet.training.tasks.sequences import SequenceTask
+from trellisnet.training.tasks.sequences import SequenceTask, step_columns
 
-PAIRS = 500  # predictions that the report shows at most
+PAIRS = 500  # maximum number of predictions in the report
 
 
 class RegressionTask(SequenceTask):
-    """One or several numbers per sequence."""
+    """One or several values per sequence or step."""
 
     kind = SequenceRegressor
     metric, others = MSE, (MAE,)
-    summed = ("loss", "error", "count")
+    summed = ("mse", "mae", "count")
     model: SequenceRegressor
 
     def build_model(self) -> SequenceRegressor:
@@ -51,17 +51,14 @@ class RegressionTask(SequenceTask):
         if self.data.each_step and batch.lengths is not None:
             difference = difference[torch.arange(difference.shape[1]) < batch.lengths[:, None]]
         return {
-            "loss": difference.square().sum().item(),
-            "error": difference.abs().sum().item(),
+            "mse": difference.square().sum().item(),
+            "mae": difference.abs().sum().item(),
             "count": difference.numel(),
         }
 
-    def measure(self, sums: Sums) -> dict[str, float]:
-        return {"mse": sums["loss"] / sums["count"], "mae": sums["error"] / sums["count"]}
-
     @classmethod
     def columns(cls, data: SequenceData, names: Sequence[str], outputs: Sequence[NDArray[Any]]) -> Columns:
-        """The values of each sequence in one row, of each step in one, or of each step of a forecast in one."""
+        """One row of values per sequence, per step, or per step of a forecast."""
         values = [each if data.target_scale is None else data.target_scale.restore(each) for each in outputs]
         horizon = data.form.horizon
         if horizon is not None:
@@ -73,13 +70,10 @@ class RegressionTask(SequenceTask):
         )
         titles = tuple(f"{title} (value)" if title in ("series", "step") else title for title in titles)
         found = {title: table[:, i].tolist() for i, title in enumerate(titles)}
-        if rows is not values:
-            return {"series": names, **found}
-        steps = [(name, step + 1) for name, row in zip(names, rows, strict=True) for step in range(len(row))]
-        return {"series": [name for name, _ in steps], "step": [step for _, step in steps], **found}
+        return {**({"series": names} if rows is not values else step_columns(names, rows)), **found}
 
     def shown(self) -> dict[str, Any]:
-        """Predictions beside their targets, of the first number of a sequence, or of its last step."""
+        """Predictions and targets of the first value of each sequence, at its last step if it has several."""
         if not self.predicts:
             return {}
         targets: list[float] = []

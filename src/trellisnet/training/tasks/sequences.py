@@ -1,4 +1,4 @@
-"""What the tasks on sequences have in common."""
+"""The base class of tasks on sequences."""
 
 from __future__ import annotations
 
@@ -25,17 +25,18 @@ from trellisnet.training.tasks.base import Carried, Sums, Task
 
 
 class SequenceTask(Task):
-    """Sequences that can be taken in any order, by a model with a loss for a whole batch.
+    """A task on independent sequences, in any order.
 
-    The model is one of ours, or a module of the user's own that is called as `model(inputs, targets)`, for sequences of
-    unequal lengths as `model(inputs, targets, lengths=lengths)`. It returns an object with a scalar `loss`, and if it
-    has them `prediction` (logits or values, from which the metrics are computed) and `parts` (a mapping of what the
-    loss is the sum of, with the same names in every call).
+    The model is one of ours or the user's own module. It is called as `model(inputs, targets)`, or for unequal lengths
+    as `model(inputs, targets, lengths=lengths)`. It returns an object with a scalar `loss`, and optionally
+    `prediction` (logits or values, for the metrics) and `parts` (the terms of the loss, with the same names in every
+    call).
 
     Attributes:
-        takes_modules: whether modules of the user's own are possible.
-        summed: the names of what `judge` returns, the same in all processes even if one has no batch.
-        predicts: whether the model has predictions; otherwise it is judged by its loss.
+        takes_modules: whether the user's own modules are supported.
+        summed: the keys of the result of `judge`; needed if a process has no batch. By default each is a metric, with
+            its sum over the items of a batch, and `count` is the number of items.
+        predicts: whether the model returns predictions; otherwise the only metric is the loss.
     """
 
     unit = "sequences"
@@ -62,7 +63,7 @@ class SequenceTask(Task):
                 raise ValueError(f"model must have {size} = {expected} for the data {name}, got {got}")
 
     def _try_model(self) -> None:
-        """Call a module of the user's own on two sequences, to find early what it does not do."""
+        """Call the user's module on two sequences, to raise errors before training starts."""
         name = f"model {type(self.model).__name__}"
         if not isinstance(self.model, nn.Module):
             raise TypeError(f"model must be an nn.Module, got {type(self.model).__name__}")
@@ -83,10 +84,10 @@ class SequenceTask(Task):
 
     @abstractmethod
     def sizes(self) -> dict[str, tuple[int, int]]:
-        """What must agree, by name: of the model, of the data."""
+        """Sizes that must agree, by name: (of the model, of the data)."""
 
     def prediction_shape(self, batch: Batch) -> tuple[int, ...]:
-        """Of a model's predictions for a batch."""
+        """The expected shape of the predictions for a batch."""
         return tuple(batch.targets.shape)
 
     def train_batches(self, workers: Workers) -> Batches:
@@ -96,13 +97,13 @@ class SequenceTask(Task):
             training.batch_size,
             shuffle=True,
             seed=training.seed,
-            drop_last=True,  # every process has a part in every step
+            drop_last=True,  # so that every process has a part of every batch
             rank=workers.rank,
             world_size=workers.count,
         )
 
     def call(self, model: nn.Module, batch: Batch, depth: int | None = None) -> Any:
-        """What a model gives for a batch; what does not apply is not passed, so that a model need not know of it."""
+        """The model's output for a batch. Arguments that are None are omitted: a module need not accept them."""
         options = {"lengths": batch.lengths, "depth": depth}
         return model(batch.inputs, batch.targets, **{name: v for name, v in options.items() if v is not None})
 
@@ -126,7 +127,7 @@ class SequenceTask(Task):
 
     @abstractmethod
     def judge(self, batch: Batch, depth: int | None) -> Sums:
-        """Sums over a batch, by the names of `summed`."""
+        """Sums over the items of a batch, with the keys `summed`."""
 
     def _judge_loss(self, batch: Batch) -> Sums:
         count = len(batch.inputs)
@@ -135,12 +136,12 @@ class SequenceTask(Task):
     def metrics(self, sums: Sums) -> dict[str, float]:
         return self.measure(sums) if self.predicts else {"loss": sums["loss"] / sums["count"]}
 
-    @abstractmethod
     def measure(self, sums: Sums) -> dict[str, float]:
-        """The metrics of sums of `judge`."""
+        """The metrics, from the sums of `judge` over all batches: by default the mean of each."""
+        return {name: value / sums["count"] for name, value in sums.items() if name != "count"}
 
     def predictions(self, batch: Batch) -> Tensor:
-        """What the model says of a batch, on the CPU."""
+        """The model's predictions for a batch, on the CPU."""
         with reading(self.model):
             prediction: Tensor = self.call(self.model, batch.to(self.device)).prediction
             return prediction.cpu()
@@ -167,19 +168,19 @@ class SequenceTask(Task):
 
     @classmethod
     def read_inputs(cls, data: SequenceData, inputs: Any) -> tuple[list[str], Sequence[NDArray[Any]]]:
-        """Names of sequences, and the sequences (T, C) as the model reads them."""
+        """The names of the sequences, and the sequences (T, C) in the form of the model's input."""
         return read_inputs(data, inputs)
 
     @classmethod
     def answer(cls, model: Any, inputs: Tensor, lengths: Mapping[str, Tensor]) -> Tensor:
-        """What the model gives for a batch, without targets."""
+        """The model's predictions for a batch without targets."""
         prediction: Tensor = model(inputs, None, **lengths).prediction
         return prediction
 
     @classmethod
     @abstractmethod
     def columns(cls, data: SequenceData, names: Sequence[str], outputs: Sequence[NDArray[Any]]) -> Columns:
-        """What was predicted of each of the named sequences, as columns."""
+        """Convert the outputs for the named sequences to columns."""
 
     def protocol(self, evaluation: str | None = None) -> str:
         if evaluation is not None:
@@ -197,3 +198,9 @@ class SequenceTask(Task):
             for array in items.take(some, longest):
                 digest.update(f"{len(items)}".encode() + array.tobytes())
         return digest.hexdigest()
+
+
+def step_columns(names: Sequence[str], rows: Sequence[NDArray[Any]]) -> Columns:
+    """The columns `series` and `step` of a table with one row per step of each sequence; steps count from 1."""
+    steps = [(name, step + 1) for name, row in zip(names, rows, strict=True) for step in range(len(row))]
+    return {"series": [name for name, _ in steps], "step": [step for _, step in steps]}

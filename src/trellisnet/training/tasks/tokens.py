@@ -1,4 +1,4 @@
-"""Learning answers at the steps of a sequence of tokens, such as copy memory."""
+"""Answers at the steps of a sequence of tokens, such as copy memory."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from trellisnet.models.heads import IGNORED
 from trellisnet.models.language import LanguageModel
 from trellisnet.training.metrics import ACCURACY, LOSS
 from trellisnet.training.tasks.base import Carried, Sums
-from trellisnet.training.tasks.sequences import SequenceTask
+from trellisnet.training.tasks.sequences import SequenceTask, step_columns
 
 
 class TokenTask(SequenceTask):
-    """An answer at some of the steps of a sequence of tokens, by a language model."""
+    """Answers at some steps of a sequence of tokens, by a language model."""
 
     kind = LanguageModel
     takes_modules = False
     metric, others = ACCURACY, (LOSS,)
-    summed = ("loss", "right", "count")
+    summed = ("loss", "accuracy", "count")
     model: LanguageModel
 
     def build_model(self) -> LanguageModel:
@@ -55,7 +55,7 @@ class TokenTask(SequenceTask):
         counted = targets != IGNORED
         nll = -log_prob[counted].gather(1, targets[counted].unsqueeze(1)).sum().item()
         right = log_prob.argmax(-1).eq(targets)[counted].sum().item()
-        return {"loss": nll, "right": right, "count": int(counted.sum())}
+        return {"loss": nll, "accuracy": right, "count": int(counted.sum())}
 
     @classmethod
     def read_inputs(cls, data: SequenceData, inputs: Any) -> tuple[list[str], Sequence[NDArray[Any]]]:
@@ -68,20 +68,17 @@ class TokenTask(SequenceTask):
 
     @classmethod
     def answer(cls, model: Any, inputs: Tensor, lengths: Mapping[str, Tensor]) -> Tensor:
-        log_prob: Tensor = model(inputs[..., 0]).log_prob  # what stands after the end of a sequence changes nothing
+        log_prob: Tensor = model(
+            inputs[..., 0]
+        ).log_prob  # no lengths needed: the model is causal, so padding after the end has no effect
         return log_prob
 
     @classmethod
     def columns(cls, data: SequenceData, names: Sequence[str], outputs: Sequence[NDArray[Any]]) -> Columns:
-        """The answer at every step, and its probability."""
-        steps = [(name, step + 1) for name, row in zip(names, outputs, strict=True) for step in range(len(row))]
+        """One row per step: the answer and its probability."""
         table = np.concatenate(outputs)
         return {
-            "series": [name for name, _ in steps],
-            "step": [step for _, step in steps],
+            **step_columns(names, outputs),
             "token": table.argmax(1).tolist(),
             "probability": np.exp(table.max(1).astype(np.float64)).tolist(),
         }
-
-    def measure(self, sums: Sums) -> dict[str, float]:
-        return {"loss": sums["loss"] / sums["count"], "accuracy": sums["right"] / sums["count"]}
