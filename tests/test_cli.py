@@ -79,7 +79,7 @@ def test_every_command_explains_itself(command, capsys):
         (["evaluate", "run", "--dynamic_rate", "1", "--dynamic_window", "0"], "--dynamic_window must be an integer"),
         (["generate", "run", "--beams", "4", "--top_k", "3"], "--top_k 3 contradicts --beams 4"),
         (["generate", "run", "--temperature", "0", "--seed", "0"], "--seed 0 contradicts --temperature 0"),
-        (["train", "adding", "--training.steps", "9"], "training.steps belongs to text, and adding is none: got 9"),
+        (["train", "adding", "--training.steps", "9"], "training.steps belongs to text, and adding is not text: got 9"),
         (["ablate", "demo", "--only", "[no-nothing]"], "--only must name ablations, got 'no-nothing'"),
     ],
 )

@@ -152,12 +152,12 @@ def test_what_has_changed_is_named(tmp_path):
         fit(classifier(), (X + 1, LABELS), config(), tmp_path / "run")
 
 
-def test_the_command_line_says_who_can_go_on(tmp_path, capsys):
+def test_the_command_line_says_how_to_resume(tmp_path, capsys):
     fit(classifier(), (X, LABELS), config(), tmp_path / "run")
     assert main(["train", "--resume", str(tmp_path / "run")]) == 2
     assert "was started from Python: resume it with trellisnet.fit" in capsys.readouterr().err
     assert main(["evaluate", str(tmp_path / "run")]) == 2
-    assert "the data was given in Python" in capsys.readouterr().err
+    assert "the data was passed from Python" in capsys.readouterr().err
 
 
 def test_the_command_line_evaluates_a_named_dataset(tmp_path, capsys):

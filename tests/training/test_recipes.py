@@ -150,7 +150,7 @@ def test_a_model_has_the_options_of_its_data():
 @pytest.mark.parametrize(("name", "value"), [("steps", "50"), ("evaluation", "windows"), ("sample", "9")])
 def test_options_of_text_are_no_options_of_sequences(name, value, monkeypatch):
     monkeypatch.setattr(tasks, "load", lambda *a, **k: tiny_sequences())
-    with pytest.raises(ValueError, match=f"training.{name} belongs to text, and tiny is none: got '?{value}"):
+    with pytest.raises(ValueError, match=f"training.{name} belongs to text, and tiny is not text: got '?{value}"):
         make_task(config_of("seq-mnist", f"--training.{name}", value))
 
 

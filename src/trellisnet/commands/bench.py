@@ -63,9 +63,9 @@ def _measure(step: object, seconds: float) -> float:
 
     assert callable(step)
     times: list[float] = []
-    begun = time.perf_counter()
+    started = time.perf_counter()
     step()  # warm up
-    while time.perf_counter() - begun < seconds or len(times) < 3:
+    while time.perf_counter() - started < seconds or len(times) < 3:
         start = time.perf_counter()
         step()
         if torch.cuda.is_available():

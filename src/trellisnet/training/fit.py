@@ -77,9 +77,9 @@ def fit(
     with workers(config.device) as team:
         check_config(whole, team.count)
         task = _make_task(whole, team, loaded, model)
-        begun = team.broadcast(place is not None and Run.is_in(place))
-        run = Run.open(place) if place is not None and begun else _share_folder(task, loaded.name, place, team)
-        if begun:
+        started = team.broadcast(place is not None and Run.is_in(place))
+        run = Run.open(place) if place is not None and started else _share_folder(task, loaded.name, place, team)
+        if started:
             _check_same(run, task)
         if (result := run.read_json(RESULT)) is not None:
             load_weights(task.model, run.folder / "best")
@@ -88,7 +88,7 @@ def fit(
             return Fitted(model.eval(), result["metrics"], run.folder)
         with run.locked() if team.first else nullcontext():
             again = f"trellisnet.fit(..., folder={str(run.folder)!r})"
-            metrics = _fit(run, task, team, begun, again)
+            metrics = _fit(run, task, team, started, again)
             return Fitted(model.eval(), metrics, run.folder)
 
 

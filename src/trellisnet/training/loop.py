@@ -211,9 +211,7 @@ class Trainer:
                 f"the same number, got {self.workers.count}"
             )
         if not same_config(json.loads(state["config"]), self.run.config):
-            raise ValueError(
-                f"{self.run.folder}/config.yaml has changed: a run must be resumed with its own configuration"
-            )
+            raise ValueError(f"{self.run.folder}/config.yaml has changed: a run must be resumed with its own values")
         if state["data"] != self.fingerprint:
             raise ValueError(f"{self.run.folder}: the data has changed since the last checkpoint")
         with torch.no_grad():
@@ -225,8 +223,7 @@ class Trainer:
         self.step, self.rate.decays, self.validation_scores = state["step"], state["decays"], state["history"]
         self.running.load_state_dict(state["running"])
         self.entries = state["entries"]
-        own = state["workers"][self.workers.rank]
-        device = self.workers.device
+        own, device = state["workers"][self.workers.rank], self.workers.device
         self.carried = [unpack_state(state, device) for state in own["carried"]]
         self.average.means = [mean.to(device) for mean in self.average.means]
         set_generators(own["generators"], device)

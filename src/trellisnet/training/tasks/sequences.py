@@ -48,7 +48,7 @@ class SequenceTask(Task):
     def _with_defaults(self, config: Config) -> Config:
         for name in TEXT_DEFAULTS:
             if (value := getattr(config.training, name)) is not None:
-                raise ValueError(f"training.{name} belongs to text, and {self.data.name} is none: got {value!r}")
+                raise ValueError(f"training.{name} belongs to text, and {self.data.name} is not text: got {value!r}")
         return config
 
     def check_model(self) -> None:
