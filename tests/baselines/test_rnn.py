@@ -73,6 +73,7 @@ def test_padding_changes_nothing(kind):
     for row, n in enumerate(lengths):
         alone, after = body(x[:n, row : row + 1])
         assert_close(y[:n, row : row + 1], alone)
+        assert not y[n:, row].any()
         assert_close(hidden(state)[:, row : row + 1], hidden(after))
     last = run_body(body, x, lengths=lengths, tail=1).output
     assert_close(last[0], torch.stack([y[n - 1, row] for row, n in enumerate(lengths)]))

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from trellisnet.core.checks import boolean, one_of, positive_int, probability
 from trellisnet.core.options import declared_by
@@ -103,15 +103,15 @@ class RnnBody(RnnOptions, nn.Module):
     ) -> tuple[Tensor, Any]:
         """Run x (T, B, C) from a state h or (h, c), each (layers, B, H); return outputs (T, B, O) and the new state.
 
-        With `lengths`, outputs after the end of a sequence are zero, or the bias of the linear map.
+        With `lengths`, the state is the one at each sequence's own end, and outputs beyond it are zero.
         """
+        down = nn.Identity() if self.down is None else self.down
         if lengths is None:
             y, state = self.rnn(x, state)
-        else:
-            packed = pack_padded_sequence(x, torch.as_tensor(lengths, device="cpu"), enforce_sorted=False)
-            y, state = self.rnn(packed, state)
-            y, _ = pad_packed_sequence(y, total_length=len(x))
-        return y if self.down is None else self.down(y), state
+            return down(y), state
+        packed = pack_padded_sequence(x, torch.as_tensor(lengths, device="cpu"), enforce_sorted=False)
+        y, state = self.rnn(packed, state)
+        return pad_packed_sequence(PackedSequence(down(y.data), *y[1:]), total_length=len(x))[0], state
 
 
 class LstmBody(RnnBody):
