@@ -16,7 +16,9 @@ from torch import distributed, nn
 
 from tiny import tiny_sequences, tiny_text
 from trellisnet import TrainingConfig, TrellisClassifier, TrellisLM, TrellisRegressor, fit
+from trellisnet.baselines.rnn import GruBody
 from trellisnet.cli import main
+from trellisnet.models.sequence import SequenceClassifier
 from trellisnet.training.loop import Interrupted, Trainer
 from trellisnet.training.progress import Progress
 
@@ -66,7 +68,9 @@ def test_arrays_are_learned(tmp_path):
     assert result.metrics["test"]["accuracy"] > 0.8
     for name in ("config.yaml", "metrics.jsonl", "log.txt", "environment.json", "result.json", "report.html"):
         assert (result.folder / name).stat().st_size
-    assert "<h1>first sign</h1>" in (result.folder / "report.html").read_text()
+    report = (result.folder / "report.html").read_text()
+    assert "<h1>first sign</h1>" in report
+    assert "run: a TrellisClassifier on arrays, " in report
     best = load_file(result.folder / "best" / "model.safetensors")
     assert all(torch.equal(best[name], tensor) for name, tensor in model.named_parameters())
     loaded = TrellisClassifier.from_pretrained(result.folder / "best")
@@ -243,6 +247,15 @@ class NoLoss(nn.Module):
 def test_mistakes_are_named_before_anything_is_written(model, data, options, message, tmp_path):
     with pytest.raises((TypeError, ValueError), match=message):
         fit(model(), data, config(), tmp_path / "run", **options)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("model", [Own, lambda: SequenceClassifier(GruBody(2, hidden_size=4), 2)])
+def test_depths_need_a_body_that_has_them(model, tmp_path):
+    with pytest.raises(
+        ValueError, match=r"training\.depths needs a body with a depth of each call.* (Own|model.body=gru)"
+    ):
+        fit(model(), (X, LABELS), config(depths=[(0.5, 2)]), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 

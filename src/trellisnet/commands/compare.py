@@ -66,7 +66,7 @@ def _row(name: str, summary: Summary) -> list[str]:
     best, metric, planned = summary.best(), summary.metric, summary.config.training.epochs
     return [
         name,
-        summary.config.data.name,
+        summary.dataset,
         formatted_count(summary.result.get("parameters")),
         str(summary.epochs) if summary.result else f"{summary.epochs} of {planned}",
         str(metric or "-"),
@@ -80,7 +80,7 @@ def _difference(summaries: Sequence[Summary]) -> str | None:
     """The reason why the results of these runs are not comparable, or None."""
     kinds: dict[str, set[str | None]] = {
         "metric": {str(summary.metric) if summary.metric else None for summary in summaries},
-        "dataset": {summary.config.data.name for summary in summaries},
+        "dataset": {summary.dataset for summary in summaries},
         "evaluation": {summary.result.get("protocol") for summary in summaries},
     }
     known = {kind: sorted(value for value in values if value is not None) for kind, values in kinds.items()}

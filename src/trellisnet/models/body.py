@@ -159,6 +159,12 @@ def _last(output: Tensor, tail: int, lengths: Sequence[int] | None) -> Tensor:
     return output.gather(0, steps.unsqueeze(-1).expand(-1, -1, output.shape[-1]))
 
 
+def accepts(body: nn.Module, option: str) -> bool:
+    """Whether the body has an option of its calls: lengths, tail, depth or aux."""
+    kind: Any = type(body)
+    return option in _accepted(kind)
+
+
 def needs_state(body: nn.Module, state: State) -> State:
     """Return the state that a call returned.
 
@@ -166,7 +172,8 @@ def needs_state(body: nn.Module, state: State) -> State:
         ValueError: it is None, so the sequences cannot continue.
     """
     if state is None:
-        raise ValueError(f"body {type(body).__name__} returned no state to continue from")
+        hint = "" if accepts(body, "lengths") else "; sequences of unequal lengths need a body with `lengths`"
+        raise ValueError(f"body {type(body).__name__} returned no state to continue from{hint}")
     return state
 
 

@@ -10,8 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch import distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from trellisnet.models.heads.adaptive import AdaptiveHead
+from trellisnet.models.pretrained import Pretrained
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,16 @@ def workers(device: str) -> Iterator[Workers]:
         # is still alive when the interpreter exits aborts the process.
         gc.collect()
         dist.destroy_process_group()
+
+
+def parallel(model: nn.Module, team: Workers) -> nn.Module:
+    """Wrap a model so that all processes train it together."""
+    if team.count == 1:
+        return model
+    devices = [team.device] if team.device.type == "cuda" else None
+    # of an adaptive softmax, clusters without a token in a batch get no gradient; of other models nothing is known
+    partly = isinstance(getattr(model, "head", None), AdaptiveHead) or not isinstance(model, Pretrained)
+    return DistributedDataParallel(model, device_ids=devices, find_unused_parameters=partly)
 
 
 def choose_device(name: str, local_rank: int = 0, option: str = "training.device") -> torch.device:

@@ -17,10 +17,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from trellisnet.data.batches import Batch
 from trellisnet.models.body import State, pack_state, unpack_state
-from trellisnet.models.heads.adaptive import AdaptiveHead
-from trellisnet.models.pretrained import Pretrained
 from trellisnet.training.checkpoints import generator_states, load_latest, save_checkpoint, saved_steps, set_generators
-from trellisnet.training.distribution import Workers
+from trellisnet.training.distribution import Workers, parallel
 from trellisnet.training.means import RunningMeans
 from trellisnet.training.optimisation import Average, LearningRate, make_optimiser, stalled, without_progress
 from trellisnet.training.progress import Progress
@@ -67,7 +65,7 @@ class Trainer:
 
     def fit(self) -> dict[str, dict[str, float]]:
         """Train to the end; return the metrics of the best model, by split."""
-        model = self._parallel()
+        model = parallel(self.model, self.workers)
         with self._signals():
             while self.batches.epoch < self.config.epochs and not self._stalled_for_good():
                 depth = self._depth()
@@ -252,14 +250,6 @@ class Trainer:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
-
-    def _parallel(self) -> nn.Module:
-        if self.workers.count == 1:
-            return self.model
-        devices = [self.workers.device] if self.workers.device.type == "cuda" else None
-        # clusters of an adaptive softmax get no gradient if the batch has none of their tokens
-        partly = isinstance(getattr(self.model, "head", None), AdaptiveHead) or not isinstance(self.model, Pretrained)
-        return DistributedDataParallel(self.model, device_ids=devices, find_unused_parameters=partly)
 
     def _autocast(self) -> Any:
         if self.config.precision == "float32":

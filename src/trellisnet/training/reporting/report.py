@@ -50,7 +50,7 @@ def write_report(run: Run) -> Path:
 def _one_line(summary: Summary) -> str:
     """The dataset, the number of steps, and the result so far."""
     training = summary.config.training
-    start = f"{summary.name}: a trellis network on {summary.config.data.name}"
+    start = f"{summary.name}: a {summary.model or 'trellis network'} on {summary.dataset}"
     if summary.result:
         test = summary.final("test")
         split, value = ("test", test) if test is not None else ("validation", summary.final("valid"))

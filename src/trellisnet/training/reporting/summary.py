@@ -20,6 +20,8 @@ class Summary:
     Args:
         name: name of its folder.
         config: configuration of the run.
+        model: class of its model; empty if the run does not record it.
+        dataset: name of its data.
         metrics: all metrics of the run, by name.
         metric: the metric that selects the best epoch; None if it is not known yet.
         losses: (step, training loss).
@@ -33,6 +35,8 @@ class Summary:
 
     name: str
     config: Config
+    model: str
+    dataset: str
     metrics: dict[str, Metric]
     metric: Metric | None
     losses: list[Point]
@@ -78,6 +82,8 @@ def summarise(run: Run) -> Summary:
     return Summary(
         name=run.folder.resolve().name,
         config=run.config,
+        model=facts.get("model", ""),
+        dataset=facts["data"]["name"] if facts.get("given") else run.config.data.name,
         metrics=metrics,
         metric=None if name is None else metrics.get(name) or Metric(name),
         losses=[(entry["step"], entry["loss"]) for entry in entries if "loss" in entry],

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from trellisnet.data.batches import Batch, Batches
 from trellisnet.data.files.columns import Columns
 from trellisnet.models.bodies import name_of, options_of
-from trellisnet.models.body import State
+from trellisnet.models.body import State, accepts
 from trellisnet.models.pretrained import Pretrained
 from trellisnet.training.config import Config, GivenModel, ModelConfig
 from trellisnet.training.distribution import Workers
@@ -56,8 +56,15 @@ class Task(ABC):
         self.config = self._with_defaults(config)
         self.model = self.build_model() if model is None else model
         self.check_model()
+        self._check_depths()
         self.config = replace(self.config, model=resolved(self.config.model, self.model))
         self.training = self.config.training
+
+    def _check_depths(self) -> None:
+        depths, chooses = self.config.training.depths, isinstance(self.model, Pretrained)
+        if depths and not (chooses and accepts(self.model.net, "depth")):
+            kind = type(self.model.net if chooses else self.model).__name__
+            raise ValueError(f"training.depths needs a body with a depth of each call: got {depths} and {kind}")
 
     def _with_defaults(self, config: Config) -> Config:
         """The configuration with the defaults of the task; a ValueError for options of other tasks."""
