@@ -9,7 +9,6 @@ CPU time of one thread, so that other programs of the machine hardly disturb it.
 from __future__ import annotations
 
 import contextlib
-import json
 import subprocess
 import sys
 import time
@@ -23,11 +22,16 @@ import torch
 from measure import Step, own_peak, training_step
 from peers import SHAPES, Shape
 from trellisnet import TrellisNet
+from trellisnet.core import call as core_call
 from trellisnet.core import engine, trellis
-from trellisnet.core.engine import pairs, products, step, tiles
+from trellisnet.core.engine import pairs, step, tiles
 
 NEVER = 1 << 60
 Switch = Callable[[], contextlib.AbstractContextManager[Any]]
+
+
+def _in_place(call: Any, inputs: Any) -> Any:
+    return engine._InPlace.apply(call, False, *inputs.flat())  # type: ignore[no-untyped-call]
 
 
 class _Forgetful(list[Any]):
@@ -56,9 +60,9 @@ TRAINING: dict[str, Switch] = {
     "in place, own gradients": _patch(engine, "needs_ordinary_operations", lambda _: True),
     "pairs of steps": _patch(pairs, "PAIRED", NEVER),
     "tiles": _patch(tiles, "TILE", NEVER),
-    "input multiplied once": _patch(products, "NARROW", NEVER),
-    "narrow input per layer": _patch(products, "NARROW", 0),
-    "spare buffer": _patch(engine, "give_buffer", lambda _: None),
+    "input multiplied once": _patch(core_call, "NARROW", NEVER),
+    "narrow input per layer": _patch(core_call, "NARROW", 0),
+    "spare buffer": _patch(engine, "give_buffer", lambda *_: None),
     "gates overwritten": _patch(engine, "_graph_is_retained", lambda: True),
 }
 STREAMING: dict[str, Switch] = {
@@ -66,7 +70,7 @@ STREAMING: dict[str, Switch] = {
     "calls cached": _patch(trellis, "_is_traced", lambda _: True),
     "buffers of steps kept": _patch(step, "_pool", lambda _: _Forgetful()),
     "no bookkeeping": _patch(torch, "inference_mode", lambda _=True: contextlib.nullcontext()),
-    "older taps at once": _patch(step, "run", lambda *args: engine._InPlace.apply(args[0], False, *args[1].flat())),
+    "older taps at once": _patch(step, "run", _in_place),
 }
 STREAMS = {f"{hidden} x {layers}": (400, hidden, layers) for hidden, layers in ((700, 58), (256, 32))}
 
@@ -100,7 +104,7 @@ def interleaved(switches: dict[str, Switch], make: Callable[[], Step], rounds: i
 def peak(shape: str, switch: str) -> float:
     """Bytes that a training step adds to a process of its own: the median of three."""
     run = [sys.executable, __file__, "peak", shape, switch]
-    return median(json.loads(subprocess.run(run, check=True, capture_output=True).stdout) for _ in range(3))
+    return median(float(subprocess.run(run, check=True, capture_output=True).stdout) for _ in range(3))
 
 
 def main() -> None:

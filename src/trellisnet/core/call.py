@@ -17,6 +17,10 @@ from trellisnet.core.kernel import Block, Weights
 from trellisnet.core.plan import AnyRows, Plan, Rows, RowsPerSequence, as_rows
 from trellisnet.core.state import TrellisState
 
+# Up to n channels of all input taps, the input is multiplied in every layer instead of once per dilation: the product
+# is so much larger than the input (the pixel tasks have one channel) that it would take a third of the memory.
+NARROW = 16
+
 R = TypeVar("R")
 Outputs = tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]  # y, aux, state h, state c
 
@@ -28,6 +32,7 @@ class Call:
     plan: Plan
     cell: Cell
     blocks: tuple[Block, ...]
+    input_size: int
     input_taps: int
     input_span: int  # inputs before the first step that the taps read
     inject_every: int
@@ -136,6 +141,8 @@ class Injections:
         self.rows: list[tuple[Rows, ...]] = []  # per injection and tap: rows of `Inputs.x`
         self.of_layer: list[int | None] = []  # the injection of each layer; None: the input does not enter it
         self.lengths: list[int] = []  # the steps of each injection
+        # whether the product of an injection is computed once for all layers that add it
+        self.shared = call.input_size * call.input_taps > NARROW
         numbers: dict[int, int] = {}  # by dilation
         for i, layer in enumerate(call.plan.layers):
             if i % call.inject_every:

@@ -233,6 +233,7 @@ class TrellisNet(TrellisOptions, nn.Module):
             plan=plan,
             cell=self.cell,
             blocks=self.kernel.blocks,
+            input_size=self.input_size,
             input_taps=self.kernel.input_taps,
             input_span=form.input_span,
             inject_every=self.inject_every,

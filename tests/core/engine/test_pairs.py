@@ -10,7 +10,6 @@ from reference import assert_as_specified, assert_close, gradients, make
 from trellisnet import TrellisNet
 from trellisnet.core.engine import tiles
 from trellisnet.core.engine.pairs import Pairs
-from trellisnet.core.engine.storage import Scratch
 
 WIDTH, GATES = 3, 8
 
@@ -29,9 +28,10 @@ def paired(monkeypatch):
 @pytest.mark.parametrize("steps", [2, 3, 4, 7])
 def test_three_products_equal_four(steps, batch):
     weight, rows = torch.randn(2 * WIDTH, GATES), torch.randn(steps + 1, batch, WIDTH)
-    pairs = Pairs(weight, steps, batch, Scratch(torch.empty(0)))
+    half = (steps + 1) // 2
+    pairs = Pairs(weight, [*torch.empty(3, half, batch, WIDTH)], torch.empty(half, batch, GATES))
     gates = torch.ones(steps, batch, GATES)  # the products are added to them
-    first, second = gates[: (steps + 1) // 2], gates[(steps + 1) // 2 :]
+    first, second = gates[:half], gates[half:]
     pairs.forward(rows, [first, second])
     variables = [tensor.clone().requires_grad_() for tensor in (rows, weight)]
     expected = torch.cat([variables[0][:-1], variables[0][1:]], -1) @ variables[1]

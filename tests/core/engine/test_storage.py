@@ -1,15 +1,13 @@
 """What a call keeps for its backward pass."""
 
 import threading
-from types import SimpleNamespace
 
 import pytest
 import torch
 
 from reference import assert_close, gradients
 from trellisnet import TrellisNet
-from trellisnet.core import engine
-from trellisnet.core.engine.storage import Scratch, drop_buffer, give_buffer, take_buffer
+from trellisnet.core.engine.storage import Workspace, drop_buffer, give_buffer, take_buffer
 
 
 def test_recompute_keeps_less():
@@ -69,58 +67,59 @@ def test_the_buffer_is_used_again_unless_it_is_far_too_large(monkeypatch):
     monkeypatch.setattr("trellisnet.core.engine.storage._local", threading.local())
 
     def take(size, dtype=torch.float32):
-        return take_buffer(SimpleNamespace(size=size, scratch=0), torch.empty(0, dtype=dtype))
+        return take_buffer("kept", size, torch.empty(0, dtype=dtype))
 
     first = take(100)
-    give_buffer(first)
+    give_buffer("kept", first)
     assert take(60) is first
-    give_buffer(first)
+    give_buffer("kept", first)
     assert take(60, torch.float64) is not first
-    give_buffer(first)
+    give_buffer("kept", first)
     assert len(take(200)) == 200
-    give_buffer(first)
+    give_buffer("kept", first)
     assert len(take(10)) == 10
-    give_buffer(torch.empty(10))
-    give_buffer(first)  # the larger one stays
-    give_buffer(torch.empty(20))
+    give_buffer("kept", torch.empty(10))
+    give_buffer("kept", first)  # the larger one stays
+    give_buffer("kept", torch.empty(20))
     assert take(100) is first
 
 
-def test_scratch_is_one_tensor_while_it_lasts():
-    free = torch.zeros(40)
-    scratch = Scratch(free)
-    first, second, third = scratch.take(2, 3), scratch.take(16), scratch.take(2)
-    assert first.data_ptr() == free.data_ptr()
-    assert second.data_ptr() == free[16:].data_ptr()  # at a cache line
-    assert not free.data_ptr() <= third.data_ptr() < free[-1:].data_ptr()  # new memory
-    assert third.shape == (2,)
-    assert scratch.most == 48
-    scratch.used = 0
-    assert scratch.take(1).data_ptr() == free.data_ptr()
-
-
 @pytest.mark.parametrize("memory", ["store", "recompute"])
-def test_the_second_step_of_a_form_finds_all_its_scratch_in_the_buffer(monkeypatch, memory):
-    scratches, make = [], engine.Scratch
-    monkeypatch.setattr(engine, "Scratch", lambda free: scratches.append(make(free)) or scratches[-1])
-    net, x = TrellisNet(20, 8, 12, memory=memory), torch.randn(9, 2, 20)
-    for _ in range(2):
-        net(x)[0].sum().backward()
-    first, _, *second = scratches
-    assert first.most > len(first.free)
-    assert all(each.most <= len(each.free) for each in second)
+@pytest.mark.parametrize("options", [{}, {"cell": "tanh"}, {"groups": (2, 6)}, {"input_size": 2}], ids=str)
+@pytest.mark.parametrize("call", [{}, {"tail": 3}, {"lengths": [9, 4]}], ids=str)
+def test_the_workspace_is_all_in_the_buffer(monkeypatch, call, options, memory):
+    monkeypatch.setattr("trellisnet.core.engine.pairs.PAIRED", 1)
+    monkeypatch.setattr("trellisnet.core.engine.pairs.PAIRED_WIDTH", 1)
+    spaces, make = [], Workspace.__init__
+    monkeypatch.setattr(
+        Workspace, "__init__", lambda self, *args, **way: spaces.append(self) or make(self, *args, **way)
+    )
+    options = {"input_size": 20, **options}
+    net, x = (
+        TrellisNet(hidden_size=8, num_layers=12, memory=memory, **options),
+        torch.randn(9, 2, options["input_size"]),
+    )
+    state = net(x)[1].repackage()
+    for given in (None, state):
+        spaces.clear()
+        monkeypatch.setattr("trellisnet.core.engine.storage._local", threading.local())  # no spare buffers
+        net(x, given, **call)[0].sum().backward()
+        used = [space for space in spaces if not space.free.is_meta]
+        assert len(used) == 2
+        assert all(space.most <= len(space.free) for space in used)
+        assert any(space.most == len(space.free) for space in used)
 
 
 def test_evaluation_frees_the_buffer(monkeypatch):
     monkeypatch.setattr("trellisnet.core.engine.storage._local", threading.local())
     net, x = TrellisNet(3, 8, 6), torch.randn(9, 2, 3)
     net(x)[0].sum().backward()
-    spare = drop_buffer()
+    spare = drop_buffer("kept")
     assert spare is not None
-    give_buffer(spare)
+    give_buffer("kept", spare)
     with torch.no_grad():
         net(x)
-    assert drop_buffer() is None
+    assert drop_buffer("kept") is None
 
 
 def test_buffer_that_a_hook_has_replaced_is_not_written(monkeypatch):

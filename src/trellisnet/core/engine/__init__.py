@@ -21,7 +21,7 @@ from trellisnet.core.cells import InPlaceCell
 from trellisnet.core.engine import plain, step
 from trellisnet.core.engine.backward import backward
 from trellisnet.core.engine.forward import forward
-from trellisnet.core.engine.storage import Kept, Layout, Scratch, drop_buffer, give_buffer, take_buffer
+from trellisnet.core.engine.storage import Kept, Layout, drop_buffer, give_buffer, take_buffer
 from trellisnet.core.kernel import Weights
 from trellisnet.core.state import TrellisState
 
@@ -54,18 +54,18 @@ def needs_ordinary_operations(call: Call) -> bool:
 
 
 class _InPlace(torch.autograd.Function):
-    """The walks up and down as one operation. Between them lives one buffer: what is kept, then scratch."""
+    """The walks up and down as one operation. Between them lives a buffer with what is kept."""
 
     @staticmethod
     def forward(ctx: Any, call: Call, grad_enabled: bool, *flat: Tensor | None) -> Outputs:
         inputs, layout = Inputs.of(flat, len(call.blocks)), call.derive(Layout)
         if not (grad_enabled and any(ctx.needs_input_grad)):
-            drop_buffer()  # evaluation usually follows training: free the cached buffer
-            return forward(call, inputs, Kept(), Scratch(inputs.input_weight.new_empty(0)))
-        buffer = take_buffer(layout, inputs.input_weight)
-        scratch = Scratch(buffer[layout.size :])
-        outputs = forward(call, inputs, layout.cut(buffer), scratch)
-        layout.scratch = max(layout.scratch, scratch.most)
+            drop_buffer("kept")  # evaluation usually follows training: free the cached buffer
+            return forward(call, inputs, Kept(), inputs.input_weight.new_empty(0))
+        buffer = take_buffer("kept", layout.size, inputs.input_weight)
+        free = take_buffer("workspace", layout.workspace, buffer)
+        outputs = forward(call, inputs, layout.cut(buffer), free)
+        give_buffer("workspace", free)
         ctx.set_materialize_grads(False)
         ctx.call, ctx.address, ctx.used_up = call, buffer.data_ptr(), False
         ctx.save_for_backward(*flat, buffer)
@@ -82,10 +82,10 @@ class _InPlace(torch.autograd.Function):
         # the buffer is ours to overwrite if the graph ends here, and no hook has put another tensor in its place
         ctx.used_up = not _graph_is_retained() and buffer.data_ptr() == ctx.address
         buffer = buffer if ctx.used_up else buffer.clone()
-        scratch = Scratch(buffer[layout.size :])
-        found = backward(call, inputs, grads, Inputs.of(needed, len(call.blocks)), layout.cut(buffer), scratch)
-        layout.scratch = max(layout.scratch, scratch.most)
-        give_buffer(buffer)
+        free = take_buffer("workspace", layout.workspace, buffer)
+        found = backward(call, inputs, grads, Inputs.of(needed, len(call.blocks)), layout.cut(buffer), free)
+        give_buffer("workspace", free)
+        give_buffer("kept", buffer)
         return None, None, *(grad if need else None for grad, need in zip(found.flat(), needed, strict=True))
 
 

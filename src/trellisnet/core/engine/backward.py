@@ -13,18 +13,18 @@ from trellisnet.core.call import Call, Inputs
 from trellisnet.core.engine.forward import Layers
 from trellisnet.core.engine.products import ProductGradients, Products
 from trellisnet.core.engine.restore import Restorer
-from trellisnet.core.engine.storage import Kept, Layout, Level, Scratch, add_to, part_of, two_levels
+from trellisnet.core.engine.storage import Kept, Layout, Level, Workspace, add_to, part_of
 from trellisnet.core.engine.tiles import Part, Tile
 
 
 def backward(
-    call: Call, inputs: Inputs, grads: tuple[Tensor | None, ...], needed: Inputs, kept: Kept, scratch: Scratch
+    call: Call, inputs: Inputs, grads: tuple[Tensor | None, ...], needed: Inputs, kept: Kept, free: Tensor
 ) -> Inputs:
     """The gradients of the inputs that are needed, from those of the outputs (y, aux, state h, state c).
 
     What was kept is overwritten.
     """
-    return _Backward(call, inputs, grads, needed, kept, scratch).run()
+    return _Backward(call, inputs, grads, needed, kept, free).run()
 
 
 class _Backward:
@@ -35,13 +35,13 @@ class _Backward:
         grads: tuple[Tensor | None, ...],
         needed: Inputs,
         kept: Kept,
-        scratch: Scratch,
+        free: Tensor,
     ) -> None:
         self.call, self.inputs, self.grads = call, inputs, grads
-        products = Products(call, inputs, scratch, again=call.recompute)
+        workspace = Workspace(call, free, going_up=False)
+        products = Products(call, inputs, workspace)
         self.products, self.layers = ProductGradients(products, needed), Layers(call, inputs, products)
-        self.levels = two_levels(call, scratch)
-        self.restored = Restorer(self.layers, kept, scratch)
+        self.restored, self.levels = Restorer(self.layers, kept, workspace), workspace.levels
         # contexts seldom need a gradient
         wanted = needed.context_h or needed.context_c
         contexts = (inputs.context_h, inputs.context_c)

@@ -13,19 +13,19 @@ from torch import Tensor
 from trellisnet.core.call import Call, Inputs, Outputs
 from trellisnet.core.cells import InPlaceCell, Views
 from trellisnet.core.engine.products import Products
-from trellisnet.core.engine.storage import Kept, Level, Scratch, part_of, two_levels
+from trellisnet.core.engine.storage import Kept, Level, Workspace, part_of
 from trellisnet.core.engine.tiles import Part, Tile, Tiling
 
 
-def forward(call: Call, inputs: Inputs, kept: Kept, scratch: Scratch) -> Outputs:
+def forward(call: Call, inputs: Inputs, kept: Kept, free: Tensor) -> Outputs:
     """Compute every level; what the backward pass needs is written to the tensors in `kept`."""
-    layers = Layers(call, inputs, Products(call, inputs, scratch))
-    levels, gates, outputs = two_levels(call, scratch), layers.tile_gates(scratch), _empty_outputs(call, inputs)
-    below = layers.open(0, levels[0])
+    workspace = Workspace(call, free, going_up=True)
+    layers, outputs = Layers(call, inputs, Products(call, inputs, workspace)), _empty_outputs(call, inputs)
+    below = layers.open(0, workspace.levels[0])
     for i in range(call.depth):
-        h, c = levels[i + 1]
+        h, c = workspace.levels[i + 1]
         above = layers.open(i + 1, Level(kept.hidden.get(i + 1, h), kept.memory.get(i + 1, c)))
-        layers.run(i, below, above, kept.gates.get(i), gates)
+        layers.run(i, below, above, kept.gates.get(i), workspace.gates)
         _write_outputs(call, i + 1, above, outputs)
         below = above
     return outputs
@@ -38,11 +38,6 @@ class Layers:
         assert isinstance(call.cell, InPlaceCell)
         self.call, self.cell, self.inputs, self.products = call, call.cell, inputs, products
         self.tiles = call.derive(Tiling).layers
-
-    def tile_gates(self, scratch: Scratch) -> list[Tensor]:
-        """Scratch for the gates of one tile, per block."""
-        rows = self.call.derive(Tiling).rows
-        return [scratch.take(rows, self.call.batch, width) for width in self.call.gate_widths]
 
     def open(self, level: int, storage: Level) -> Level:
         """Write the left context of a level to its storage."""

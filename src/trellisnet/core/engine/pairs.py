@@ -20,7 +20,6 @@ import torch
 from torch import Tensor
 
 from trellisnet.core.call import Call
-from trellisnet.core.engine.storage import Scratch
 
 # In smaller or narrower layers nothing is gained: what the products save, more and smaller operations cost. Measured
 # with LSTM cells, widths from 16 to 700.
@@ -43,17 +42,19 @@ def paired_layers(call: Call) -> tuple[bool, ...]:
 
 
 class Pairs:
-    """A kernel (2*H, G*H) for pairs of steps, at most n steps of B sequences at a time."""
+    """A kernel (2*H, G*H) for pairs of steps.
 
-    def __init__(self, weight: Tensor, steps: int, batch: int, scratch: Scratch) -> None:
+    `factors` and `shared` are scratch: three times (n1, B, H), and (n1, B, G*H) if there is a forward pass.
+    """
+
+    def __init__(self, weight: Tensor, factors: list[Tensor], shared: Tensor | None) -> None:
         older, newest = weight.chunk(2)
-        self.kernels = (older, older + newest, newest)
-        self.factors = scratch.take(3, (steps + 1) // 2, batch, len(older))
-        self.shared = scratch.take((steps + 1) // 2, batch, weight.shape[1])
+        self.kernels, self.factors, self.shared = (older, older + newest, newest), factors, shared
 
     def forward(self, rows: Tensor, gates: list[Tensor]) -> None:
         """Add the products of rows (n+1, B, H) to the gates (n1, B, G*H) and (n2, B, G*H)."""
         (first, second), (older, middle, newest) = gates, self._factors(rows)
+        assert self.shared is not None
         shared = self.shared[: len(first)]
         torch.mm(middle.flatten(0, 1), self.kernels[1], out=shared.flatten(0, 1))
         first.add_(shared).flatten(0, 1).addmm_(older.flatten(0, 1), self.kernels[0])

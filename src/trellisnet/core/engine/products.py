@@ -11,27 +11,21 @@ from torch import Tensor
 
 from trellisnet.core.call import Call, Injections, Inputs
 from trellisnet.core.engine.pairs import Pairs
-from trellisnet.core.engine.storage import Scratch, add_to
+from trellisnet.core.engine.storage import Workspace, add_to
 from trellisnet.core.engine.tiles import Part, Tile, Tiling
-
-# Up to n channels of all input taps, the input is multiplied in every layer instead of once per dilation: the product
-# is so much larger than the input (the pixel tasks have one channel) that it would take a quarter of the memory.
-NARROW = 16
 
 
 class Products:
-    """The pre-activations of one call. `again`: layers are computed, not only their gradients."""
+    """The pre-activations of one call."""
 
-    def __init__(self, call: Call, inputs: Inputs, scratch: Scratch, again: bool = True) -> None:
-        self.call, self.inputs, self.scratch = call, inputs, scratch
-        self.injections, tiling = call.derive(Injections), call.derive(Tiling)
+    def __init__(self, call: Call, inputs: Inputs, workspace: Workspace) -> None:
+        self.call, self.inputs, self.workspace, self.injections = call, inputs, workspace, call.derive(Injections)
         self.gathered = self.injections.gather(inputs.x)  # per injection (n, B, input taps * C)
-        self.narrow = len(inputs.input_weight) <= NARROW
-        self.injected: list[Tensor] = []  # per injection (n, B, G*H), the product with the bias
-        for gathered in self.gathered if again and not self.narrow else ():
-            self.injected.append(scratch.take(*gathered.shape[:2], call.gate_widths[0]))
-            self._multiply(gathered, self.injected[-1])
-        self.pairs = Pairs(inputs.weights[0], tiling.rows, call.batch, scratch) if any(tiling.paired) else None
+        self.injected = workspace.injected  # per injection (n, B, G*H), the product with the bias
+        for gathered, product in zip(self.gathered, self.injected, strict=False):
+            self._multiply(gathered, product)
+        paired = any(call.derive(Tiling).paired)
+        self.pairs = Pairs(inputs.weights[0], workspace.factors, workspace.shared) if paired else None
 
     def forward(self, i: int, b: int, tile: Tile, below: Tensor | None, gates: list[Tensor]) -> None:
         """Write the pre-activations of block b in a tile of layer i, from the level below (None: zeros)."""
@@ -51,10 +45,10 @@ class Products:
         number, bias = self.injections.of_layer[i], self.inputs.biases[b]
         if b or number is None:
             pre.copy_(bias) if bias is not None else pre.zero_()
-        elif self.narrow:
-            self._multiply(self.gathered[number][part.injected], pre)
-        else:
+        elif self.injections.shared:
             pre.copy_(self.injected[number][part.injected])
+        else:
+            self._multiply(self.gathered[number][part.injected], pre)
 
     def _multiply(self, gathered: Tensor, out: Tensor) -> None:
         bias, matrix, out = self.inputs.biases[0], gathered.flatten(0, 1), out.flatten(0, 1)
@@ -83,10 +77,8 @@ class ProductGradients:
             self.paired = (older, torch.zeros_like(older), newest)
         wanted = any(z is not None for z in (self.x, self.input_weight, self.biases[0]))
         self.gathered = [] if self.x is None else [torch.zeros_like(gathered) for gathered in products.gathered]
-        self.injected = [  # layers that share an injection add up its gradient; it is multiplied once, in `finish`
-            products.scratch.take(*gathered.shape[:2], self.call.gate_widths[0]).zero_()
-            for gathered in (products.gathered if wanted and not products.narrow else ())
-        ]
+        # layers that share the product of an injection add up its gradient, and `finish` multiplies it once
+        self.injected = [grad.zero_() for grad in products.workspace.grad_injected] if wanted else []
 
     def backward(
         self, i: int, b: int, tile: Tile, below: Tensor | None, grads: list[Tensor], to: Tensor | None
@@ -118,7 +110,7 @@ class ProductGradients:
         if b or number is None:
             if bias is not None:
                 bias.add_(grad.sum((0, 1)))
-        elif self.products.narrow:
+        elif not self.products.injections.shared:
             self._multiplied(number, part.injected, grad)
         elif self.injected:
             self.injected[number][part.injected].add_(grad)
