@@ -38,7 +38,7 @@ def test_input_forms_are_those_of_lstm():
 
 
 def test_a_default_device_changes_nothing():
-    net, x = make(), torch.randn(11, 3, 2)  # of lengths that no other test has: plans are remembered
+    net, x = make(), torch.randn(11, 3, 2)
     packed = pack_sequence([x[:9, 0], x[:, 1], x[:2, 2]], enforce_sorted=False)
     ragged = {"lengths": [11, 2, 9]}
 

@@ -16,7 +16,7 @@ KINDS = {
 
 
 def truncated(rnn, x, horizon):
-    """The M-truncated RNN, run anew for every step."""
+    """The M-truncated RNN, run from its start for every step."""
     modules = rnn if isinstance(rnn, list) else [rnn]
     outputs = []
     for t in range(len(x)):

@@ -100,7 +100,7 @@ def test_pair_as_state_with_gradients():
     assert_close(gradients(y, h, c), gradients(expected, h, c))
 
 
-def test_hidden_dropout_is_one_mask_a_sequence(monkeypatch):
+def test_hidden_dropout_is_one_mask_per_sequence(monkeypatch):
     net = make(cell="gru", hidden_dropout=0.5)
     x = torch.randn(5, 3, 2)
     mask = net._mask(x)
@@ -134,8 +134,6 @@ def test_aux_of_a_depth_without_aux_levels_is_empty():
     net = make(aux_every=3)
     y, _, aux = net(torch.randn(5, 2, 2), aux=True, depth=2)
     assert aux.shape == (0, *y.shape)
-    net.aux_every = 1  # and settings may change between calls
-    assert len(net(torch.randn(5, 2, 2), aux=True, depth=2)[2]) == 2
 
 
 @pytest.mark.parametrize(
@@ -206,11 +204,70 @@ def test_meta_device_and_dtype():
     assert all(p.is_meta and p.dtype == torch.float32 for p in net.parameters())
 
 
-def test_a_setting_that_is_changed_counts_from_the_next_call_on():
-    net, x = make(), torch.randn(5, 3, 2)
-    before = net(x)[0]
-    net.inject_every, net.num_layers = 2, 3
-    again = TrellisNet(2, 6, num_layers=3, inject_every=2)
+CHANGES = {
+    "memory": "recompute",
+    "inject_every": 2,
+    "num_layers": 3,
+    "output_size": 2,
+    "hidden_dropout": 0.5,
+    "weight_dropout": 0.5,
+    "drop_all_taps": True,
+    "aux_every": 2,
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_changed_attribute_takes_effect_at_the_next_call(name):
+    options = {"weight_dropout": 0.3 if name == "drop_all_taps" else 0.0, "aux_every": 1}
+    net, x = make(**options), torch.randn(5, 3, 2)
+    again = TrellisNet(2, 6, **{"num_layers": 4, **options, name: CHANGES[name]})
     again.load_state_dict(net.state_dict())
-    assert_close([net(x)[0]], [again(x)[0]], 0.0)
-    assert not torch.allclose(net(x)[0], before)
+    net(x, aux=True)
+    setattr(net, name, CHANGES[name])
+    assert getattr(net.options, name) == CHANGES[name]
+    kept = []
+    for each in (net, again):
+        torch.manual_seed(0)
+        sizes = []
+        with torch.autograd.graph.saved_tensors_hooks(lambda t, sizes=sizes: sizes.append(t.numel()) or t, lambda t: t):
+            y, state, aux = each(x, aux=True)
+        kept.append(((y, aux, state.h), sum(sizes)))
+    assert_close(kept[0][0], kept[1][0], 0.0)
+    assert kept[0][1] == kept[1][1]
+
+
+def test_calls_of_one_form_are_planned_once_and_the_cache_is_bounded(monkeypatch):
+    monkeypatch.setattr("trellisnet.core.trellis.MOST_CALLS", 4)
+    net, x = make(), torch.randn(9, 2, 2)
+    planned, plan = [], net._plan_call
+    monkeypatch.setattr(net, "_plan_call", lambda *args: planned.append(1) or plan(*args))
+    for _ in range(3):
+        net(x, tail=2)
+        net(x, lengths=[9, 5])
+    assert len(planned) == 2
+    expected = net(x)[0]
+    for length in range(1, 10):
+        assert_close(net(x[:length])[0], expected[:length], 1e-12)
+        assert len(net._calls) <= 4
+    assert not copy.deepcopy(net)._calls
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"weight_norm": True}, {"groups": (2, 4)}, {"groups": (6,), "weight_norm": True}]
+)
+def test_a_net_for_inference_is_equal_and_has_its_norm_computed(options):
+    net, x = make(hidden_dropout=0.3, weight_dropout=0.3, **options), torch.randn(5, 3, 2)
+    fixed = net.for_inference()
+    if options == {"weight_norm": True}:
+        assert not fixed.training
+        assert not fixed.kernel.weight_norm
+        assert net.training
+    else:
+        assert fixed is net
+    assert_close(fixed.eval()(x)[0], net.eval()(x)[0], 1e-12)
+
+
+def test_the_scale_of_the_input_follows_the_initialisation():
+    assert TrellisNet(2, 6, 3).input_scale == TrellisNet(2, 6, 3, cell="gru").input_scale == 6.0
+    assert TrellisNet(2, 6, 3, init="paper").input_scale is None
+    assert TrellisNet(2, 6, 3, cell="tanh").input_scale is None

@@ -31,8 +31,8 @@ class Sequences(NamedTuple):
             lengths = torch.tensor(self.lengths or [len(self.x)] * self.x.shape[1], device="cpu")
             if order is not None:
                 y, lengths = y.index_select(1, order), lengths.index_select(0, order.cpu())
-            again = pack_padded_sequence(y, lengths)
-            return PackedSequence(again.data, again.batch_sizes, order, inverse)
+            packed = pack_padded_sequence(y, lengths)
+            return PackedSequence(packed.data, packed.batch_sizes, order, inverse)
         return y.transpose(-3, -2) if self.batch_first else y
 
     def wanted(self, tail: int | None) -> tuple[tuple[int, ...] | range | None, RowsPerSequence | None]:

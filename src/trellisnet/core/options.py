@@ -63,7 +63,7 @@ class TrellisOptions:
     init: str = "uniform"
 
     def __post_init__(self) -> None:
-        """Check every option, and bring numbers and sequences of any kind into one form."""
+        """Check every option, and convert numbers and sequences to ints and tuples."""
         self.hidden_size = positive_int("hidden_size", self.hidden_size)
         self.num_layers = positive_int("num_layers", self.num_layers)
         if self.output_size is None:

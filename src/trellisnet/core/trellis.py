@@ -132,7 +132,7 @@ class TrellisNet(TrellisOptions, nn.Module):
         return self.densify().eval() if self.kernel.weight_norm and self.groups is None else self
 
     def densify(self) -> TrellisNet:
-        """An equal net with a dense kernel, in which training can go on without the constraint of the groups."""
+        """An equal net with a dense kernel, in which training can continue without the constraint of the groups."""
         inputs, hidden, bias = self.kernel.dense(self.kernel.materialise(self.kernel.dtype))
         cell = copy.deepcopy(self.cell)  # may have parameters
         options = replace(self.options, cell=cell, groups=None, weight_norm=False)

@@ -1,4 +1,4 @@
-"""The ways a call can run: in place, with ordinary operations, compiled, traced, under autocast. All give the same."""
+"""How a call can run: in place, with ordinary operations, compiled, traced, under autocast. All give the same."""
 
 import os
 import subprocess
@@ -18,7 +18,7 @@ from trellisnet.core.engine import plain, step
 
 @pytest.fixture
 def paths(monkeypatch):
-    """Names of the ways the calls of a test ran."""
+    """How the calls of a test are run, by name."""
     taken = []
 
     def watch(module, function, name):

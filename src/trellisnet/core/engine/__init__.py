@@ -60,7 +60,8 @@ class _InPlace(torch.autograd.Function):
     def forward(ctx: Any, call: Call, grad_enabled: bool, *flat: Tensor | None) -> Outputs:
         inputs, layout = Inputs.of(flat, len(call.blocks)), call.derive(Layout)
         if not (grad_enabled and any(ctx.needs_input_grad)):
-            drop_buffer("kept")  # evaluation usually follows training: free the cached buffer
+            for kind in ("kept", "workspace"):  # evaluation usually follows training: free the cached buffers
+                drop_buffer(kind)
             return forward(call, inputs, Kept(), inputs.input_weight.new_empty(0))
         buffer = take_buffer("kept", layout.size, inputs.input_weight)
         free = take_buffer("workspace", layout.workspace, buffer)

@@ -32,7 +32,7 @@ def forward(call: Call, inputs: Inputs, kept: Kept, free: Tensor) -> Outputs:
 
 
 class Layers:
-    """Computes a level from the one below it, or again a part of it from the gates between them."""
+    """Computes a level from the one below it, or recomputes a part of it from the gates between them."""
 
     def __init__(self, call: Call, inputs: Inputs, products: Products) -> None:
         assert isinstance(call.cell, InPlaceCell)

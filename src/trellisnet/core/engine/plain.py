@@ -28,7 +28,7 @@ def run(call: Call, inputs: Inputs) -> Outputs:
             before = memory[i][layer.memory][..., block.channels] if call.cell.has_memory else None
             h, c = _run_cell(call.cell, pre.unflatten(-1, (call.cell.gates, -1)), before)
             h_parts.append(h)
-            c_parts.append(c if c is not None else h)  # a cell without a memory: a stand-in, which nobody reads
+            c_parts.append(c if c is not None else h)  # a cell without a memory: a placeholder that nothing reads
         h, c = torch.cat(h_parts, -1), torch.cat(c_parts, -1)
         h = h if inputs.mask is None else h * inputs.mask
         if (alive := call.alive[i]) is not None:
