@@ -15,39 +15,29 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from trellisnet.core.checks import boolean, one_of, positive_int, probability
-from trellisnet.core.options import declared_by
+from trellisnet.baselines.base import Baseline, BaselineOptions
+from trellisnet.core.checks import boolean, one_of, probability
 
 
 @dataclass(eq=False, repr=False)
-class RnnOptions:
+class RnnOptions(BaselineOptions):
     """The options of `nn.LSTM` and `nn.GRU`, of the linear map after them, and of their initialisation.
 
     Args:
-        hidden_size: channels of every layer.
-        num_layers: number of stacked layers.
-        output_size: channels of a linear map of the last layer; default no map, and `hidden_size` channels.
         bias: whether the layers have biases.
         dropout: between the layers.
         init: "uniform", the initialisation of trellis networks (twice torch's bound, forget bias 1), which trains
             faster, or "torch".
     """
 
-    hidden_size: int
-    num_layers: int = 1
-    output_size: int | None = None
     bias: bool = True
     dropout: float = 0.0
     init: str = "uniform"
 
     def __post_init__(self) -> None:
-        self.hidden_size = positive_int("hidden_size", self.hidden_size)
-        self.num_layers = positive_int("num_layers", self.num_layers)
-        self.output_size = positive_int(
-            "output_size", self.hidden_size if self.output_size is None else self.output_size
-        )
+        super().__post_init__()
         self.bias = boolean("bias", self.bias)
         self.dropout = probability("dropout", self.dropout)
         if self.dropout and self.num_layers == 1:
@@ -55,30 +45,15 @@ class RnnOptions:
         self.init = one_of("init", self.init, ("uniform", "torch"))
 
 
-@dataclass(eq=False, repr=False)
-class _Arguments(RnnOptions):
-    device: torch.device | str | None = None
-    dtype: torch.dtype | None = None
-
-
-class RnnBody(RnnOptions, nn.Module):
+class RnnBody(Baseline, RnnOptions):
     """The common base of `LstmBody` and `GruBody`."""
 
     kind: type[nn.LSTM] | type[nn.GRU]
     output_size: int  # never None after the checks of `RnnOptions`
-    receptive_field = None
 
-    @declared_by(_Arguments)
-    def __init__(self, input_size: int, *args: Any, device: Any = None, dtype: Any = None, **options: Any) -> None:
-        nn.Module.__init__(self)
-        self.input_size = positive_int("input_size", input_size)
-        RnnOptions.__init__(self, *args, **options)
-        where = {"device": device, "dtype": dtype}
+    def build(self, where: dict[str, Any]) -> None:
         sizes = (self.input_size, self.hidden_size, self.num_layers, self.bias)
         self.rnn = self.kind(*sizes, dropout=self.dropout, **where)
-        self.down: nn.Linear | None = None
-        if self.output_size != self.hidden_size:
-            self.down = nn.Linear(self.hidden_size, self.output_size, **where)
         if self.init == "uniform":
             self._init_like_trellis()
 
@@ -105,13 +80,12 @@ class RnnBody(RnnOptions, nn.Module):
 
         With `lengths`, the state is the one at each sequence's own end, and outputs beyond it are zero.
         """
-        down = nn.Identity() if self.down is None else self.down
         if lengths is None:
             y, state = self.rnn(x, state)
-            return down(y), state
+            return self.project(y), state
         packed = pack_padded_sequence(x, torch.as_tensor(lengths, device="cpu"), enforce_sorted=False)
         y, state = self.rnn(packed, state)
-        return pad_packed_sequence(PackedSequence(down(y.data), *y[1:]), total_length=len(x))[0], state
+        return self.project(pad_packed_sequence(y, total_length=len(x))[0], lengths), state
 
 
 class LstmBody(RnnBody):
