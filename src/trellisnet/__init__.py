@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from trellisnet.core.cells import AffineCell as AffineCell
     from trellisnet.core.cells import Cell as Cell
     from trellisnet.core.state import TrellisState as TrellisState
     from trellisnet.core.theorem import from_rnn as from_rnn
@@ -28,6 +29,7 @@ __version__ = "0.1.0"
 
 # Imported when they are first asked for: the command line answers `--help` without waiting for torch.
 _HOMES = {
+    "AffineCell": "core.cells",
     "Cell": "core.cells",
     "ContinuousCache": "models.evaluation",
     "DynamicEvaluation": "models.evaluation",

@@ -9,6 +9,7 @@ import torch
 
 from reference import assert_as_specified, assert_close, gradients, make, naive, naive_output
 from trellisnet import Cell, TrellisNet
+from trellisnet.core.forms import plan_call
 from trellisnet.core.naive import Left
 
 
@@ -239,8 +240,8 @@ def test_a_changed_attribute_takes_effect_at_the_next_call(name):
 def test_calls_of_one_form_are_planned_once_and_the_cache_is_bounded(monkeypatch):
     monkeypatch.setattr("trellisnet.core.trellis.MOST_CALLS", 4)
     net, x = make(), torch.randn(9, 2, 2)
-    planned, plan = [], net._plan_call
-    monkeypatch.setattr(net, "_plan_call", lambda *args: planned.append(1) or plan(*args))
+    planned = []
+    monkeypatch.setattr("trellisnet.core.trellis.plan_call", lambda *args: planned.append(1) or plan_call(*args))
     for _ in range(3):
         net(x, tail=2)
         net(x, lengths=[9, 5])

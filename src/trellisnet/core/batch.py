@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from trellisnet.core.checks import positive_int, positive_ints
-from trellisnet.core.plan import RowsPerSequence
+from trellisnet.core.plan import AnyRows, RowsPerSequence
 
 
 class Sequences(NamedTuple):
@@ -50,6 +50,15 @@ class Sequences(NamedTuple):
         picked = [[row[n - tail + i] for n in ends] for i in range(tail)]
         device = self.x.device
         return tuple(wanted), (torch.tensor(picked, device=device), torch.arange(len(ends), device=device))
+
+    def last(self, tail: int) -> AnyRows:
+        """Where the last `tail` steps of each sequence are among all steps."""
+        _, picked = self.wanted(tail)
+        if picked is None:
+            stop = self.lengths[0] if self.lengths else len(self.x)
+            return slice(stop - tail, stop)
+        ends = torch.tensor(self.lengths, device=self.x.device)
+        return ends - tail + torch.arange(tail, device=self.x.device)[:, None], picked[1]
 
     def padding(self) -> Tensor | None:
         """True at the steps beyond each sequence's end: (T, B, 1); None if there are none."""

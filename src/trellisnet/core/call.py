@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from trellisnet.core.cells import Cell
 from trellisnet.core.kernel import Block, Weights
-from trellisnet.core.plan import AnyRows, Plan, Rows, RowsPerSequence, as_rows
+from trellisnet.core.plan import AnyRows, Plan, Rows, as_rows
 from trellisnet.core.state import TrellisState
 
 # Up to n channels of all input taps, the input is multiplied in every layer instead of once per dilation: the product
@@ -39,7 +39,7 @@ class Call:
     alive: tuple[int | None, ...]  # channels alive in each layer; None: all
     output: slice  # the output channels
     aux: tuple[int, ...]  # levels whose output is wanted too
-    ends: tuple[AnyRows, ...]  # for levels 1 and up, the rows of the state to return; empty: no state
+    ends: tuple[AnyRows, ...]  # of the last n levels, the rows of the state to return; empty: no state
     context_rows: Sequence[int] | None  # rows of the given state that are the contexts; None: no state is given
     first_level: int  # the contexts begin at this level; below it they are zero
     recompute: bool
@@ -47,7 +47,11 @@ class Call:
     device: torch.device
     dtype: torch.dtype  # to compute in
     result_dtype: torch.dtype
-    picked: RowsPerSequence | None  # which of the wanted steps each sequence picks; None: all
+    picked: AnyRows | None  # which of the computed steps are returned, per sequence if they differ; None: all
+    path: str = "layers"
+    starts: bool = False  # whether level 0 is given (`Inputs.start_h`)
+    tolerance: float | None = None  # stop when a layer changes no hidden state by more; the depth is the most layers
+    phantom_layers: int = 0  # with a tolerance: the last n layers have gradients
     _derived: dict[Any, Any] = field(default_factory=dict)
 
     def derive(self, make: Callable[[Call], R]) -> R:
@@ -70,8 +74,8 @@ class Call:
 
     @property
     def zero_below(self) -> bool:
-        """Whether level 0 is all zeros: it has no context."""
-        return self.context_rows is None or self.first_level == 1
+        """Whether level 0 is all zeros: it has no context and no start."""
+        return not self.starts and (self.context_rows is None or self.first_level == 1)
 
     @cached_property
     def gate_widths(self) -> tuple[int, ...]:
@@ -86,8 +90,13 @@ class Call:
 
     @cached_property
     def state_rows(self) -> tuple[slice, ...]:
-        """Where the rows of level 1, 2, ... lie in the state to return."""
-        return _consecutive(self.plan.spans[1:])
+        """Where the rows of `ends` lie in the state to return."""
+        return _consecutive([end.stop - end.start if isinstance(end, slice) else len(end[0]) for end in self.ends])
+
+    def end_of(self, level: int) -> tuple[slice, AnyRows] | None:
+        """Where the rows of a level lie in the state to return, and which rows these are; None: it has none there."""
+        number = level - 1 - self.depth + len(self.ends)
+        return (self.state_rows[number], self.ends[number]) if number >= 0 else None
 
 
 def _consecutive(counts: Sequence[int]) -> tuple[slice, ...]:
@@ -103,31 +112,41 @@ class Inputs:
     mask: Tensor | None  # (B, H)
     context_h: Tensor | None  # (context rows of all levels, B, H); None: zeros
     context_c: Tensor | None
+    start_h: Tensor | None  # (T, B, H): level 0, where an iteration goes on; None: zeros
+    start_c: Tensor | None
     input_weight: Tensor  # (input taps * C, G*H)
     weights: list[Tensor]  # per block (channels of all terms, G*H)
     biases: list[Tensor | None]  # per block (G*H)
 
     def flat(self) -> tuple[Tensor | None, ...]:
         """All as one tuple, for autograd."""
-        first = (self.x, self.mask, self.context_h, self.context_c, self.input_weight)
+        first = (self.x, self.mask, self.context_h, self.context_c, self.start_h, self.start_c, self.input_weight)
         return (*first, *self.weights, *self.biases)
 
     @staticmethod
     def of(flat: tuple[Tensor | None, ...], blocks: int) -> Inputs:
         """The inverse of `flat`."""
-        x, mask, context_h, context_c, input_weight, *rest = flat
-        return Inputs(x, mask, context_h, context_c, input_weight, rest[:blocks], rest[blocks:])  # type: ignore[arg-type]
+        x, mask, context_h, context_c, start_h, start_c, input_weight, *rest = flat
+        first = (x, mask, context_h, context_c, start_h, start_c, input_weight)
+        return Inputs(*first, rest[:blocks], rest[blocks:])  # type: ignore[arg-type]
 
 
-def make_inputs(call: Call, weights: Weights, x: Tensor, state: TrellisState | None, mask: Tensor | None) -> Inputs:
-    """Collect the tensors of a call on x (T, B, C)."""
+def make_inputs(
+    call: Call,
+    weights: Weights,
+    x: Tensor,
+    state: TrellisState | None,
+    mask: Tensor | None,
+    start: tuple[Tensor | None, Tensor | None] = (None, None),
+) -> Inputs:
+    """Collect the tensors of a call on x (T, B, C); `start` is level 0, if the call does not begin with zeros."""
     context_h = context_c = left = None
     if state is not None:
         assert call.context_rows is not None
         left, (context_h, context_c) = state.x, state.take(call.context_rows)
     if call.input_span:
         x = F.pad(x, (0, 0, 0, 0, call.input_span, 0)) if left is None else torch.cat([left, x])
-    return Inputs(x, mask, context_h, context_c, weights.input, weights.hidden, weights.biases)
+    return Inputs(x, mask, context_h, context_c, *start, weights.input, weights.hidden, weights.biases)
 
 
 class Injections:

@@ -213,10 +213,11 @@ class DenseKernel(Kernel):
         hidden_size, kernel_size = options.hidden_size, options.kernel_size
         gates = cell.gates * hidden_size
         everything = slice(0, hidden_size)
-        self.blocks = (Block.of(everything, [(j, everything) for j in range(kernel_size)]),)
+        self.hidden_taps = kernel_size if options.hidden_taps is None else options.hidden_taps
+        self.blocks = (Block.of(everything, [(j, everything) for j in range(self.hidden_taps)]),)
         self.input_taps = kernel_size
         self.weight_input = nn.Parameter(torch.zeros(kernel_size, input_size, gates, **where))
-        self.weight_hidden = nn.Parameter(torch.zeros(kernel_size, hidden_size, gates, **where))
+        self.weight_hidden = nn.Parameter(torch.zeros(self.hidden_taps, hidden_size, gates, **where))
         self.bias_names = ("bias",) if options.bias else ()
         if options.bias:
             self.bias = nn.Parameter(torch.zeros(gates, **where))

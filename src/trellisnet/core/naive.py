@@ -1,6 +1,16 @@
 """The equations of the paper (sections 3 and 5.1) as loops over layers and steps: the specification.
 
 Slow and obvious. Everything else in this package is tested against it.
+
+The paper's way through the grid of cells is by *layers*. Two more iterate the same equations, with the same weights, to
+the same fixed point. They differ in where a cell finds what lies before its step: the hidden states of the older taps,
+and the memory. L is the number of layers.
+
+    path      order of the cells   older taps read level   memory is read from level
+    layers    layer after layer    i, the level below      i, the level below
+    sweeps    layer after layer    i, the level below      i+1, the same layer
+    steps     step after step      L, the last             L, the last
+
 Shapes: T steps, B sequences, C input channels, H hidden channels, G gates, K taps (the oldest first).
 """
 
@@ -43,33 +53,36 @@ def naive_trellis(
     mask: Tensor | None = None,  # (B, H), hidden dropout
     widths: Sequence[int] | None = None,  # channels alive in each layer; default all
     left: Left | None = None,
+    path: str = "layers",
 ) -> tuple[list[list[Tensor]], list[list[Tensor]]]:
     """Return hidden[level][t] and memory[level][t], each (B, H). Level 0 is the zero below the first layer."""
     left = left or Left()
     steps, batch, channels = x.shape
     taps, width, gates = weight_hidden.shape
+    depth = len(dilations)
     zero, zero_x = x.new_zeros(batch, width), x.new_zeros(batch, channels)
-    hidden, memory = [[zero] * steps], [[zero] * steps]
-    for i, dilation in enumerate(dilations):
-        hidden.append([])
-        memory.append([])
-        for t in range(steps):
-            pre = x.new_zeros(batch, gates)
-            if bias is not None:
-                pre = pre + bias
-            for j in range(taps):
-                s = t - (taps - 1 - j) * dilation
-                pre = pre + _at(hidden[i], left.hidden.get(i), s, zero) @ weight_hidden[j]
-                if i % inject_every == 0:
-                    pre = pre + _at(list(x), left.x, s, zero_x) @ weight_input[j]
-            before = _at(memory[i], left.memory.get(i), t - dilation, zero)
-            h, m = cell(pre.unflatten(-1, (cell.gates, width)), before)
-            m = zero if m is None else m
-            if mask is not None:
-                h = h * mask
-            if widths is not None:
-                alive = (torch.arange(width, device=x.device) < widths[i]).to(x.dtype)
-                h, m = h * alive, m * alive
-            hidden[-1].append(h)
-            memory[-1].append(m)
+    hidden, memory = ([[zero] * steps, *([] for _ in dilations)] for _ in range(2))
+    by_layers = ((i, t) for i in range(depth) for t in range(steps))
+    by_steps = ((i, t) for t in range(steps) for i in range(depth))
+    for i, t in by_steps if path == "steps" else by_layers:
+        older, remembered = {"layers": (i, i), "sweeps": (i, i + 1), "steps": (depth, depth)}[path]
+        pre = x.new_zeros(batch, gates)
+        if bias is not None:
+            pre = pre + bias
+        for j in range(taps):
+            s = t - (taps - 1 - j) * dilations[i]
+            level = i if s == t else older
+            pre = pre + _at(hidden[level], left.hidden.get(level), s, zero) @ weight_hidden[j]
+            if i % inject_every == 0:
+                pre = pre + _at(list(x), left.x, s, zero_x) @ weight_input[j]
+        before = _at(memory[remembered], left.memory.get(remembered), t - dilations[i], zero)
+        h, m = cell(pre.unflatten(-1, (cell.gates, width)), before)
+        m = zero if m is None else m
+        if mask is not None:
+            h = h * mask
+        if widths is not None:
+            alive = (torch.arange(width, device=x.device) < widths[i]).to(x.dtype)
+            h, m = h * alive, m * alive
+        hidden[i + 1].append(h)
+        memory[i + 1].append(m)
     return hidden, memory

@@ -10,12 +10,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
-from trellisnet.core.checks import boolean, one_of, positive_int, positive_ints, probability
+from trellisnet.core.checks import boolean, non_negative, one_of, positive_int, positive_ints, probability
 
 if TYPE_CHECKING:
     from trellisnet.core.cells import Cell
 
 P = ParamSpec("P")
+PATHS = ("layers", "sweeps", "steps")  # ways through the grid: see `naive.py`
 
 
 @dataclass(eq=False, repr=False)
@@ -26,8 +27,9 @@ class TrellisOptions:
         hidden_size: channels of every layer. The paper's tables count without the output channels; this does not.
         num_layers: depth of a call that does not choose its own. The weights do not depend on it.
         output_size: the output is the last n channels; default all.
-        cell: "tanh", "relu", "lstm", "gru", or in Python a `Cell` of your own.
+        cell: "tanh", "relu", "lstm", "coupled", "gru", or in Python a `Cell` of your own.
         kernel_size: taps of the convolution, at least 2.
+        hidden_taps: the hidden state enters through the oldest n taps only; default all. With sweeps one is enough.
         dilation: steps between taps: a number, or a cycle of numbers over the layers.
         bias: whether the kernel has a bias.
         weight_norm: learn direction and length of each gate's weights separately.
@@ -42,6 +44,11 @@ class TrellisOptions:
             With a dense kernel, it is what `densify` leaves of them.
         memory: "store" what the backward pass needs, or "recompute" it from h and c of a few layers.
         init: "uniform", which trains best from scratch, or "paper", the authors' N(0, 0.01).
+        path: the way through the grid of layers and steps. "layers" is the paper's. "sweeps": the memory runs along
+            time within a layer, so that it reaches back without limit; a few layers are enough. "steps": one step
+            after the other, each from the final state of the step before, like an RNN.
+        tolerance: stop before `num_layers` when a layer changes no hidden state by more than this; default never.
+        phantom_layers: with `tolerance` or `depth="converged"`, the gradient flows through the last n layers only.
     """
 
     hidden_size: int
@@ -49,6 +56,7 @@ class TrellisOptions:
     output_size: int | None = None
     cell: str | Cell = "lstm"
     kernel_size: int = 2
+    hidden_taps: int | None = None
     dilation: int | Sequence[int] = 1
     bias: bool = True
     weight_norm: bool = False
@@ -61,6 +69,9 @@ class TrellisOptions:
     staggered: Sequence[int] | None = None
     memory: str = "store"
     init: str = "uniform"
+    path: str = "layers"
+    tolerance: float | None = None
+    phantom_layers: int = 4
 
     def __post_init__(self) -> None:
         """Check every option, and convert numbers and sequences to ints and tuples."""
@@ -79,9 +90,19 @@ class TrellisOptions:
         self.aux_every = None if self.aux_every is None else positive_int("aux_every", self.aux_every)
         self.memory = one_of("memory", self.memory, ("store", "recompute"))
         self.init = one_of("init", self.init, ("uniform", "paper"))
+        self.path = one_of("path", self.path, PATHS)
+        self.tolerance = None if self.tolerance is None else non_negative("tolerance", self.tolerance)
+        self.phantom_layers = positive_int("phantom_layers", self.phantom_layers)
         for name in ("bias", "weight_norm", "drop_all_taps"):
             setattr(self, name, boolean(name, getattr(self, name)))
         self._check_groups()
+        if self.hidden_taps is not None:
+            self.hidden_taps = positive_int("hidden_taps", self.hidden_taps, minimum=0)
+            if self.hidden_taps > self.kernel_size:
+                most = f"at most kernel_size = {self.kernel_size}"
+                raise ValueError(f"hidden_taps must be {most}, got {self.hidden_taps}")
+            if self.groups is not None:
+                raise ValueError(f"hidden_taps must be None with groups, got {self.hidden_taps}")
 
     def _check_groups(self) -> None:
         for name in ("groups", "staggered"):

@@ -8,6 +8,9 @@ Each level is stored as rows: first the steps before the sequence (its left cont
 computed steps are ordered so that the steps of the level above come last. Hence the newest tap, the input's
 contribution, and the wanted steps are always the last rows of whatever they are taken from, and the older taps
 are nearly always a slice as well.
+
+Cones belong to the path of layers. The other two carry a memory or a state along time, so that a step needs all steps
+before it: their plans are whole.
 """
 
 from __future__ import annotations
@@ -42,11 +45,7 @@ class Layer:
     dilation: int
     taps: tuple[Rows, ...]  # the oldest first
     rows: int  # the number of steps it computes
-
-    @property
-    def memory(self) -> Rows:
-        """The rows the cell's memory is read from: one dilation before the newest tap."""
-        return self.taps[-2]
+    memory: Rows  # the rows that the cell's memory is read from: of level i, or with sweeps of level i+1
 
     @property
     def reads_neighbours(self) -> bool:
@@ -83,12 +82,33 @@ def as_rows(rows: Sequence[int], device: torch.device | str | None = None) -> Ro
     return torch.tensor(rows, device=device)
 
 
-def whole_plan(length: int, dilations: Sequence[int], kernel_size: int) -> Plan:
-    """Every step of every layer."""
+def spans_of(dilations: Sequence[int], kernel_size: int, path: str) -> tuple[int, ...]:
+    """How many steps before the first one are read of each level: the rows of its context."""
     spans = [(kernel_size - 1) * dilation for dilation in dilations]
+    if path == "sweeps":  # layer i also reads level i+1, one dilation back
+        spans[1:] = (max(both) for both in zip(spans[1:], dilations, strict=False))
+    if path == "steps":  # all layers read the last level, whose context stands in the place of level 0's
+        spans = [max(spans[:-1]), *(0 for _ in spans[1:])]
+    return tuple(spans)
+
+
+def whole_plan(length: int, dilations: Sequence[int], kernel_size: int, path: str = "layers") -> Plan:
+    """Every step of every layer."""
+    spans = spans_of(dilations, kernel_size, path)
     levels = tuple(Level(range(-span, 0), range(length)) for span in spans)
+
+    def rows(level: int, back: int) -> slice:
+        first = spans[0 if path == "steps" else level] - back
+        return slice(first, first + length)
+
     layers = tuple(
-        Layer(d, tuple(slice(j * d, j * d + length) for j in range(kernel_size)), length) for d in dilations[:-1]
+        Layer(
+            dilation,
+            tuple(rows(i, (kernel_size - 1 - j) * dilation) for j in range(kernel_size)),
+            length,
+            rows(i + 1 if path == "sweeps" else i, dilation),
+        )
+        for i, dilation in enumerate(dilations[:-1])
     )
     return Plan(levels, layers, length, whole=True)
 
@@ -106,7 +126,7 @@ def cone_plan(
         levels.insert(0, level)
         row = {step: i for i, step in enumerate((*level.context, *level.steps))}
         taps = tuple(as_rows([row[step] for step in tap], device) for tap in read)
-        layers.insert(0, Layer(dilation, taps, len(steps)))
+        layers.insert(0, Layer(dilation, taps, len(steps), memory=taps[-2]))
     return Plan(tuple(levels), tuple(layers), len(wanted), whole=False)
 
 
@@ -134,11 +154,12 @@ def make_plan(
     dilations: Sequence[int],
     kernel_size: int,
     device: torch.device | str | None = None,
+    path: str = "layers",
 ) -> Plan:
     """The plan for a sequence of n = `length` steps: the wanted steps only, or every step with the state at the end.
 
     `dilations` has one entry more than there are layers: the last is that of the last level's context.
     """
-    if wanted is None:
-        return whole_plan(length, dilations, kernel_size)
+    if wanted is None or path != "layers":
+        return whole_plan(length, dilations, kernel_size, path)
     return cone_plan(wanted, dilations, kernel_size, device)

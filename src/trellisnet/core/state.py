@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import GetAttrKey, register_pytree_node
 
-from trellisnet.core.plan import AnyRows, Plan
+from trellisnet.core.plan import AnyRows, Plan, spans_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +37,7 @@ class TrellisState:
     c: Tensor | None = None  # (sum of spans, B, H), for cells with a memory
     x: Tensor | None = None  # (S, B, C), the last inputs; None: zeros
     spans: tuple[int, ...] = (1,)  # rows per level; without rows, level 0 is zero, as at the start of a sequence
+    iterations: tuple[int, ...] = ()  # layers that a call needed to converge: one number, or one per step
 
     def __post_init__(self) -> None:
         if not isinstance(self.h, Tensor):
@@ -69,6 +70,12 @@ class TrellisState:
         """The paper's repackaging: every level continues from the last step of the deepest. Detached."""
         h, c = self.last
         return TrellisState(h, c).detach()
+
+    def deepest(self) -> TrellisState:
+        """The context of the deepest level, from which every level continues: exact at the fixed point."""
+        rows = self.spans[-1]
+        h, c = self.h[-rows:], None if self.c is None else self.c[-rows:]
+        return TrellisState(h, c, self.x, (rows,))
 
     def detach(self) -> TrellisState:
         """Cut the state from the graph: truncated back-propagation through time."""
@@ -159,9 +166,9 @@ class StateForm:
         """The dilation of each layer of a net of n layers."""
         return tuple(self.dilation[i % len(self.dilation)] for i in range(layers))
 
-    def spans(self, levels: int) -> tuple[int, ...]:
-        """How many steps back the layer above each level looks: the rows a state keeps of it."""
-        return tuple((self.kernel_size - 1) * d for d in self.dilations(levels))
+    def spans(self, levels: int, path: str = "layers") -> tuple[int, ...]:
+        """How many steps back each level is read: the rows a state keeps of it."""
+        return spans_of(self.dilations(levels), self.kernel_size, path)
 
     @property
     def input_span(self) -> int:
@@ -180,10 +187,12 @@ class StateForm:
         if (state.c is not None) != self.has_memory:
             has, needs = ("no c", "keeps one") if state.c is None else ("a c", "keeps none")
             raise ValueError(f"state has {has}, but the cell of this net {needs}")
-        spans = self.spans(len(state.spans))
-        if len(state.spans) > 1 and (state.spans[1:] != spans[1:] or state.spans[0] not in (0, spans[0])):
+        known = [self.spans(len(state.spans), path) for path in ("layers", "sweeps")]
+        if len(state.spans) > 1 and not any(
+            state.spans[1:] == spans[1:] and state.spans[0] in (0, spans[0]) for spans in known
+        ):
             raise ValueError(
-                f"state has {state.spans} context rows per level, but this net keeps {spans}: another net's?"
+                f"state has {state.spans} context rows per level, but this net keeps {known[0]}: another net's?"
             )
         expected = (self.input_span, batch, self.input_size) if self.input_span else None
         inputs = None if state.x is None else tuple(state.x.shape)
@@ -194,8 +203,9 @@ class StateForm:
                 raise ValueError(f"state must be on the device of x, {x.device}, got {part.device}")
 
     def ends(self, plan: Plan, lengths: tuple[int, ...] | None, device: torch.device) -> tuple[AnyRows, ...]:
-        """For level 1 and up, the rows that the next state keeps."""
-        return tuple(self._end(len(level.context), plan.wanted, lengths, device) for level in plan.levels[1:])
+        """For level 1 and up, the rows that the next state keeps; of a plan by steps, those of the last level."""
+        spans = plan.spans[1:] if any(plan.spans[1:]) else plan.spans[:1]
+        return tuple(self._end(span, plan.wanted, lengths, device) for span in spans)
 
     @staticmethod
     def _end(span: int, length: int, lengths: tuple[int, ...] | None, device: torch.device) -> AnyRows:
@@ -214,10 +224,15 @@ class StateForm:
         h: Tensor,
         c: Tensor | None,
     ) -> TrellisState:
-        """The state after a call: `h` and `c` are the rows at `ends`, the inputs and level 0 are added here."""
+        """The state after a call: `h` and `c` are the rows at `ends`, the inputs and level 0 are added here.
+
+        One span alone belongs to the last level, from which all levels continue.
+        """
         bottom, last_x = 0, None
         if span := self.input_span:
             last_x = self._last(None if state is None else state.x, x, span, lengths)
+        if len(spans) == 1:
+            return TrellisState(h, c, last_x, spans)
         if state is not None and state.first_level == 0 and min(lengths or x.shape[:1]) < spans[0]:
             # a call shorter than the span after `repackage`: part of the context below the first layer is still seen
             bottom, known = spans[0], state.spans[0]

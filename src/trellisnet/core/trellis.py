@@ -16,13 +16,18 @@ from trellisnet.core.call import Call
 from trellisnet.core.cells import Cell, make_cell
 from trellisnet.core.checks import boolean, positive_int
 from trellisnet.core.engine import run
+from trellisnet.core.forms import Form, plan_call, read_form
 from trellisnet.core.kernel import DenseKernel, Drop, Kernel, MixedGroupKernel, Weights
 from trellisnet.core.options import TrellisOptions, declared_by
-from trellisnet.core.plan import make_plan
-from trellisnet.core.precision import autocast_dtype, dtypes_for, floating_dtype, without_autocast
+from trellisnet.core.precision import autocast_dtype, floating_dtype, without_autocast
+from trellisnet.core.solver import Levels, solve
 from trellisnet.core.state import AnyState, StateForm, TrellisState, as_state
 
 MOST_CALLS = 64  # forms of calls that a net keeps in its cache
+MOST_LAYERS = 200  # of a call with depth="converged"
+
+
+_Given = tuple[Weights, Tensor, TrellisState | None, Tensor | None]  # what a call computes with, x among it
 
 
 @dataclass(eq=False, repr=False)
@@ -97,13 +102,18 @@ class TrellisNet(TrellisOptions, nn.Module):
         return f"{self.input_size}, {self.hidden_size}, num_layers={self.num_layers}, output_size={self.output_size}"
 
     @property
-    def receptive_field(self) -> int:
-        """The number of input steps an output can depend on, its own step included."""
+    def receptive_field(self) -> int | None:
+        """The number of input steps an output can depend on, its own step included; None: all steps before it.
+
+        Sweeps and steps carry a memory along time, so that they see the whole past.
+        """
         return self.receptive_field_at(None)
 
-    def receptive_field_at(self, depth: int | None) -> int:
+    def receptive_field_at(self, depth: int | None) -> int | None:
         """The receptive field of a call of this depth."""
         spans = self.state_form.spans(self.num_layers if depth is None else positive_int("depth", depth))
+        if self.path != "layers":
+            return None
         if self.groups is None:
             return 1 + sum(spans)
         # the input enters group 1 at the newest tap only, and a layer that crosses to the next group looks no further
@@ -141,7 +151,7 @@ class TrellisNet(TrellisOptions, nn.Module):
         net = TrellisNet(self.input_size, **vars(options), **where)
         net.kernel.to_empty(device=inputs.device)
         net.kernel.set_weight("weight_input", inputs)
-        net.kernel.set_weight("weight_hidden", hidden)
+        net.kernel.set_weight("weight_hidden", hidden[: len(net.kernel.get_parameter("weight_hidden"))])
         if bias is not None:
             net.kernel.set_weight("bias", bias)
         return net.train(self.training)
@@ -153,8 +163,11 @@ class TrellisNet(TrellisOptions, nn.Module):
         *,
         lengths: Sequence[int] | Tensor | None = None,
         tail: int | None = None,
-        depth: int | None = None,
+        depth: int | str | None = None,
         aux: bool = False,
+        path: str | None = None,
+        tolerance: float | None = None,
+        max_depth: int = MOST_LAYERS,
     ) -> tuple[Any, ...]:
         """Run sequences through the net.
 
@@ -164,8 +177,12 @@ class TrellisNet(TrellisOptions, nn.Module):
                 every layer starts.
             lengths: where the sequences end; outputs beyond are zero.
             tail: only the last n steps of each sequence, and only the cells they need.
-            depth: number of layers; default `num_layers`.
+            depth: number of layers; default `num_layers`. "converged": until a layer changes no hidden state by more
+                than `tolerance`; `state.iterations` then has the number of layers, with the path "steps" one per step.
             aux: also return the outputs of every `aux_every`-th layer.
+            path: "layers", "sweeps" or "steps"; default the net's own. The weights fit all of them.
+            tolerance: for `depth="converged"`; default that of the net, or 1e-4.
+            max_depth: for `depth="converged"`, the most layers.
 
         Returns:
             The output in the form of `x`; with `tail` always a tensor. The state at each sequence's end; with `tail`
@@ -173,7 +190,14 @@ class TrellisNet(TrellisOptions, nn.Module):
             stacked along a new first dimension.
         """
         sequences, before = read_sequences(x, lengths, self.batch_first, self.input_size), as_state(state)
-        call = self._call(sequences, before, tail, depth, aux)
+        form = read_form(self, depth, path, tolerance, max_depth, aux)
+        if before is not None and form.one_level:
+            before = before.deepest()
+        last = form
+        if form.solves:  # only the last layers have gradients
+            layers = min(self.phantom_layers, form.depth) if torch.is_grad_enabled() else 1
+            last = replace(form, depth=layers, starts=True)
+        call = self._call(sequences, before, tail, last)
         after, padding = None, sequences.padding()
         with without_autocast(call.device.type):
             inputs = sequences.x.to(call.dtype)
@@ -181,9 +205,14 @@ class TrellisNet(TrellisOptions, nn.Module):
                 inputs = inputs.masked_fill(padding, 0)  # values there must not reach the weights' gradients
             if before is not None and before.h.dtype != call.dtype:
                 before = before.to(call.dtype)
-            y, aux_y, h, c = run(call, self.weights(call.dtype), inputs, before, self._mask(inputs))
-            if h is not None:
-                after = self.state_form.after(call.plan.spans, inputs, before, sequences.lengths, h, c)
+            given: _Given = (self.weights(call.dtype), inputs, before, self._mask(inputs))
+            start, count = self._solve(sequences, before, form, given) if form.solves else ((None, None), 0)
+            (y, aux_y, h, c), iterations = run(call, *given, start)
+            if h is not None and tail is None:
+                spans = (len(h),) if form.one_level else call.plan.spans
+                after = self.state_form.after(spans, inputs, before, sequences.lengths, h, c)
+                if form.tolerance is not None:
+                    after = replace(after, iterations=iterations or (count,))
 
         def finish(output: Tensor) -> Tensor:  # (T, B, C)
             output = output.to(call.result_dtype)
@@ -198,58 +227,34 @@ class TrellisNet(TrellisOptions, nn.Module):
         results = [sequences.restore(output, whole=tail is None) for output in outputs]
         return results[0], after, *results[1:]
 
-    def _call(
-        self, sequences: Sequences, state: TrellisState | None, tail: int | None, depth: int | None, aux: bool
-    ) -> Call:
+    def _call(self, sequences: Sequences, state: TrellisState | None, tail: int | None, form: Form) -> Call:
         """The call as the engine sees it, after all checks. Calls of one form are checked and planned once."""
-        depth = self.num_layers if depth is None else positive_int("depth", depth)
         tail = None if tail is None else positive_int("tail", tail)
         x = sequences.x
         if _is_traced(x):
-            return self._plan_call(sequences, state, tail, depth, aux)
+            return plan_call(self, sequences, state, tail, form)
         settings = (self.memory, self.inject_every, self.aux_every, self.output_size, self.kernel.dtype)
-        asked = (x.shape, x.dtype, x.device, autocast_dtype(x.device.type), sequences.lengths, tail, depth, bool(aux))
-        key = (asked, settings, None if state is None else state.signature)
+        asked = (x.shape, x.dtype, x.device, autocast_dtype(x.device.type), sequences.lengths, tail, form)
+        key = (asked, settings, self.phantom_layers, None if state is None else state.signature)
         call = self._calls.get(key)
         if call is None:
             if len(self._calls) >= MOST_CALLS:
                 self._calls.clear()
             with torch.inference_mode(False):  # it may serve training later
-                call = self._calls[key] = self._plan_call(sequences, state, tail, depth, aux)
+                call = self._calls[key] = plan_call(self, sequences, state, tail, form)
         return call
 
-    def _plan_call(
-        self, sequences: Sequences, state: TrellisState | None, tail: int | None, depth: int, aux: bool
-    ) -> Call:
-        if aux and self.aux_every is None:
-            raise ValueError("aux=True needs a net with aux_every, got aux_every=None")
-        (wanted, picked), x, form = sequences.wanted(tail), sequences.x, self.state_form
-        dtype, result_dtype = dtypes_for(x, self.kernel.dtype)
-        if state is not None:
-            form.check(state, x)
-        plan = make_plan(len(x), wanted, form.dilations(depth + 1), self.kernel_size, x.device)
-        groups, every = self.staggered or (), self.aux_every if aux and self.aux_every else depth + 1
-        return Call(
-            plan=plan,
-            cell=self.cell,
-            blocks=self.kernel.blocks,
-            input_size=self.input_size,
-            input_taps=self.kernel.input_taps,
-            input_span=form.input_span,
-            inject_every=self.inject_every,
-            alive=tuple(sum(groups[: i + 1]) if i < len(groups) - 1 else None for i in range(depth)),
-            output=slice(self.hidden_size - self.output_size, self.hidden_size),
-            aux=tuple(range(every, depth + 1, every)),
-            ends=form.ends(plan, sequences.lengths, x.device) if plan.whole else (),
-            context_rows=None if state is None else state.context_rows(plan),
-            first_level=1 if state is None else state.first_level,
-            recompute=self.memory == "recompute",
-            batch=x.shape[1],
-            device=x.device,
-            dtype=dtype,
-            result_dtype=result_dtype,
-            picked=picked,
-        )
+    def _solve(self, sequences: Sequences, state: TrellisState | None, form: Form, given: _Given) -> tuple[Levels, int]:
+        """Run layers until they converge; return the last level at all steps, and the number of layers."""
+        call = self._call(sequences, state, None, replace(form, depth=1, starts=True, all_rows=True))
+
+        def layer(below: Levels) -> Levels:
+            (_, _, h, c), _ = run(call, *given, below)
+            return h, c
+
+        zeros = torch.zeros(*sequences.x.shape[:2], self.hidden_size, dtype=call.dtype, device=call.device)
+        assert form.tolerance is not None
+        return solve(layer, zeros, form.tolerance, form.depth)
 
     def _mask(self, x: Tensor) -> Tensor | None:
         if not (self.training and self.hidden_dropout):

@@ -1,12 +1,13 @@
 """How a call is run fast. One door: `run`.
 
-Every call is a `Call` (what is asked, all but the tensors) and `Inputs` (the tensors). Three ways lead through it:
+Every call is a `Call` (what is asked, all but the tensors) and `Inputs` (the tensors). Four ways lead through it:
 
 - `plain.py`: ordinary operations and autograd's gradients. Read it first, after `naive.py`.
 - `forward.py` and `backward.py`: level after level in place, as one autograd function. `products.py` has what a layer
-  multiplies (`pairs.py`: for pairs of steps), `tiles.py` the order of its steps, `storage.py` what is kept where, and
-  `restore.py` recomputes what is not.
+  multiplies (`pairs.py`: for pairs of steps), `tiles.py` the order of its steps, `scan.py` the memory along time,
+  `storage.py` what is kept where, and `restore.py` recomputes what is not.
 - `step.py`: one step of a stream, without gradients.
+- `steps.py`: step after step in time.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from torch import Tensor
 
 from trellisnet.core.call import Call, Inputs, Outputs, make_inputs
 from trellisnet.core.cells import InPlaceCell
-from trellisnet.core.engine import plain, step
+from trellisnet.core.engine import plain, step, steps
 from trellisnet.core.engine.backward import backward
 from trellisnet.core.engine.forward import forward
 from trellisnet.core.engine.storage import Kept, Layout, drop_buffer, give_buffer, take_buffer
@@ -28,18 +29,28 @@ from trellisnet.core.state import TrellisState
 __all__ = ["run"]
 
 
-def run(call: Call, weights: Weights, x: Tensor, state: TrellisState | None, mask: Tensor | None) -> Outputs:
+def run(
+    call: Call,
+    weights: Weights,
+    x: Tensor,
+    state: TrellisState | None,
+    mask: Tensor | None,
+    start: tuple[Tensor | None, Tensor | None] = (None, None),
+) -> tuple[Outputs, tuple[int, ...]]:
     """Compute a call on x (T, B, C): in place where possible, else with ordinary operations.
 
-    Returns the output (n, B, output), the outputs of inner levels (levels, n, B, output), and h and c of the state.
+    Returns the output (n, B, output), the outputs of inner levels (levels, n, B, output), and h and c of the state; and
+    per step the layers that it needed to converge, where each step is solved on its own.
     """
-    inputs = make_inputs(call, weights, x, state, mask)
+    inputs = make_inputs(call, weights, x, state, mask, start)
+    if call.path == "steps":
+        return steps.run(call, inputs)
     if needs_ordinary_operations(call):
-        return plain.run(call, inputs)
-    if call.plan.whole and call.plan.wanted == 1 and not torch.is_grad_enabled():
-        return step.run(call, inputs)
+        return plain.run(call, inputs), ()
+    if call.plan.whole and call.plan.wanted == 1 and not call.starts and not torch.is_grad_enabled():
+        return step.run(call, inputs), ()
     outputs: Outputs = _InPlace.apply(call, torch.is_grad_enabled(), *inputs.flat())  # type: ignore[no-untyped-call]
-    return outputs
+    return outputs, ()
 
 
 def needs_ordinary_operations(call: Call) -> bool:

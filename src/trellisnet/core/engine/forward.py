@@ -13,8 +13,9 @@ from torch import Tensor
 from trellisnet.core.call import Call, Inputs, Outputs
 from trellisnet.core.cells import InPlaceCell, Views
 from trellisnet.core.engine.products import Products
+from trellisnet.core.engine.scan import scan_
 from trellisnet.core.engine.storage import Kept, Level, Workspace, part_of
-from trellisnet.core.engine.tiles import Part, Tile, Tiling
+from trellisnet.core.engine.tiles import Tile, Tiling
 
 
 def forward(call: Call, inputs: Inputs, kept: Kept, free: Tensor) -> Outputs:
@@ -43,12 +44,13 @@ class Layers:
         """Write the left context of a level to its storage."""
         if level == 0 and self.call.zero_below:
             return Level(None, None)
-        known = self.call.plan.spans[level]
-        for rows, contexts in zip(storage, (self.inputs.context_h, self.inputs.context_c), strict=True):
+        known, inputs = self.call.plan.spans[level], self.inputs
+        contexts, starts = (inputs.context_h, inputs.context_c), (inputs.start_h, inputs.start_c)
+        for rows, context, start in zip(storage, contexts, starts, strict=True):
             if rows is not None:
-                rows[:known] = 0 if contexts is None else contexts[self.call.contexts[level]]
+                rows[:known] = 0 if context is None else context[self.call.contexts[level]]
                 if level == 0:
-                    rows[known:] = 0
+                    rows[known:] = 0 if start is None else start
         return storage
 
     def run(self, i: int, below: Level, above: Level, kept: list[Tensor] | None, scratch: list[Tensor]) -> None:
@@ -57,36 +59,57 @@ class Layers:
         for tile in self.tiles[i]:
             gates = scratch if kept is None else [block[tile.gates] for block in kept]
             for b, block in enumerate(self.call.blocks):
-                self.products.forward(i, b, tile, below.h, [gates[b][part.gates] for part in tile.parts])
-                for part in tile.parts:
-                    self.cell.forward_(
-                        self._views(gates[b][part.gates]),
-                        part_of(below.c, part.taps[-2], block.channels),
-                        part_of(above.h, part.new, block.channels),
-                        part_of(above.c, part.new, block.channels),
-                    )
+                own = [gates[b][part.gates] for part in tile.parts]
+                self.products.forward(i, b, tile, below.h, own)
+                views = [self.views(each) for each in own]
+                for each in views:
+                    self.cell.activate_(each)
+                self._remember(i, tile, block.channels, views, below.c, above.c)
+                self._expose(tile, block.channels, views, above.c, above.h)
             self._finish(i, tile, above)
 
     def remember(self, i: int, before: Tensor | None, memory: Tensor, gates: list[Tensor]) -> None:
         """Recompute the memory of level i+1, from the gates of layer i and the memory of level i."""
         for tile in self.tiles[i]:
-            for part, b, channels in self._parts(tile):
-                old, new = part_of(before, part.taps[-2], channels), part_of(memory, part.new, channels)
-                self.cell.remember_(self._views(gates[b][tile.gates][part.gates]), old, new)
+            for channels, views in self._blocks(tile, gates):
+                self._remember(i, tile, channels, views, before, memory)
             self._finish(i, tile, Level(None, memory))
 
     def expose(self, i: int, memory: Tensor | None, hidden: Tensor, gates: list[Tensor]) -> None:
         """Recompute the hidden state of level i+1, from the gates of layer i and the memory of level i+1."""
         for tile in self.tiles[i]:
-            for part, b, channels in self._parts(tile):
-                new_c, new_h = part_of(memory, part.new, channels), part_of(hidden, part.new, channels)
-                self.cell.expose_(self._views(gates[b][tile.gates][part.gates]), new_c, new_h)
+            for channels, views in self._blocks(tile, gates):
+                self._expose(tile, channels, views, memory, hidden)
             self._finish(i, tile, Level(hidden, None))
 
-    def _parts(self, tile: Tile) -> Iterator[tuple[Part, int, slice]]:
-        return ((part, b, block.channels) for part in tile.parts for b, block in enumerate(self.call.blocks))
+    def _remember(
+        self, i: int, tile: Tile, channels: slice, views: list[Views], before: Tensor | None, memory: Tensor | None
+    ) -> None:
+        """Write the memories of one block in a tile: from those of the level below, or with sweeps along time."""
+        if memory is None:
+            return
+        sweeps = self.call.path == "sweeps"
+        for part, each in zip(tile.parts, views, strict=True):
+            new = part_of(memory, part.new, channels)
+            if sweeps:
+                self.cell.offset_(each, new)
+            else:
+                self.cell.remember_(each, part_of(before, part.memory, channels), new)
+        if sweeps:
+            factors = [self.cell.factor(each) for each in views]
+            scan_(memory[..., channels], factors, tile, self.call.plan.layers[i].dilation)
 
-    def _views(self, gates: Tensor) -> Views:
+    def _expose(self, tile: Tile, channels: slice, views: list[Views], memory: Tensor | None, hidden: Tensor) -> None:
+        for part, each in zip(tile.parts, views, strict=True):
+            self.cell.expose_(each, part_of(memory, part.new, channels), part_of(hidden, part.new, channels))
+
+    def _blocks(self, tile: Tile, gates: list[Tensor]) -> Iterator[tuple[slice, list[Views]]]:
+        """The channels of each block, and views of its gates in each part of a tile."""
+        for block, own in zip(self.call.blocks, gates, strict=True):
+            yield block.channels, [self.views(own[tile.gates][part.gates]) for part in tile.parts]
+
+    def views(self, gates: Tensor) -> Views:
+        """What the cell works on, of gates (n, B, G*H)."""
         return self.cell.views(gates.unflatten(-1, (self.cell.gates, -1)))
 
     def _finish(self, i: int, tile: Tile, new: Level) -> None:
@@ -118,6 +141,7 @@ def _write_outputs(call: Call, level: int, states: Level, outputs: Outputs) -> N
         y.copy_(output)
     if aux is not None and level in call.aux:
         aux[call.aux.index(level)] = output
-    for target, values in zip(state, states, strict=True):
-        if target is not None and values is not None:
-            target[call.state_rows[level - 1]] = values[call.ends[level - 1]]
+    if (end := call.end_of(level)) is not None:
+        for target, values in zip(state, states, strict=True):
+            if target is not None and values is not None:
+                target[end[0]] = values[end[1]]

@@ -12,23 +12,30 @@ import torch
 from torch import Tensor
 
 from trellisnet.core.call import Call, Injections, Inputs, Outputs
-from trellisnet.core.cells import Cell
+from trellisnet.core.cells import AffineCell, Cell
+from trellisnet.core.engine.scan import scan
 
 
 def run(call: Call, inputs: Inputs) -> Outputs:
     """Compute every level of the plan from the one below it."""
-    injected = _injected(call, inputs)  # per layer (n, B, G*H), or None
-    hidden, memory = [_with_context(call, 0, inputs.context_h)], [_with_context(call, 0, inputs.context_c)]
+    injected = injected_products(call, inputs)  # per layer (n, B, G*H), or None
+    hidden = [_with_context(call, 0, inputs.context_h, inputs.start_h)]
+    memory = [_with_context(call, 0, inputs.context_c, inputs.start_c)]
     for i, layer in enumerate(call.plan.layers):
         h_parts, c_parts = [], []
         for b, block in enumerate(call.blocks):
             pre = _added(call, inputs, i, b, injected[i])
             for term in block.terms:
                 pre = pre + hidden[i][layer.taps[term.tap]][..., term.channels] @ inputs.weights[b][term.rows]
-            before = memory[i][layer.memory][..., block.channels] if call.cell.has_memory else None
-            h, c = _run_cell(call.cell, pre.unflatten(-1, (call.cell.gates, -1)), before)
+            pre = pre.unflatten(-1, (call.cell.gates, -1))
+            if call.path == "sweeps":
+                context = _context(call, i + 1, inputs.context_c)[-layer.dilation :, :, block.channels]
+                h, c = _sweep_cell(call.cell, pre, context, layer.dilation)
+            else:
+                before = memory[i][layer.memory][..., block.channels] if call.cell.has_memory else None
+                h, c = run_cell(call.cell, pre, before)
             h_parts.append(h)
-            c_parts.append(c if c is not None else h)  # a cell without a memory: a placeholder that nothing reads
+            c_parts.append(c)
         h, c = torch.cat(h_parts, -1), torch.cat(c_parts, -1)
         h = h if inputs.mask is None else h * inputs.mask
         if (alive := call.alive[i]) is not None:
@@ -38,7 +45,7 @@ def run(call: Call, inputs: Inputs) -> Outputs:
     return _outputs(call, hidden, memory)
 
 
-def _injected(call: Call, inputs: Inputs) -> list[Tensor | None]:
+def injected_products(call: Call, inputs: Inputs) -> list[Tensor | None]:
     """What the input adds to each layer; layers of one dilation share the product."""
     injections = Injections(call)
     products = [gathered @ inputs.input_weight for gathered in injections.gather(inputs.x)]
@@ -58,8 +65,19 @@ def _added(call: Call, inputs: Inputs, i: int, b: int, injected: Tensor | None) 
     return bias.expand(call.plan.layers[i].rows, call.batch, -1)
 
 
-def _run_cell(cell: Cell, pre: Tensor, before: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """Run a cell that may be the user's own, and check what it returns."""
+def _sweep_cell(cell: Cell, pre: Tensor, context: Tensor, dilation: int) -> tuple[Tensor, Tensor]:
+    """Run a cell along time: from pre-activations (n, B, G, H) and the memories (dilation, B, H) before them."""
+    assert isinstance(cell, AffineCell)
+    gates = cell.activate(pre)
+    memory = scan(*cell.affine(gates), context, dilation)
+    return cell.expose(gates, memory), memory
+
+
+def run_cell(cell: Cell, pre: Tensor, before: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Run a cell that may be the user's own, and check what it returns.
+
+    The memory of a cell without one is a placeholder that nothing reads: its hidden state.
+    """
     result = cell(pre, before)
     expected = (*pre.shape[:-2], pre.shape[-1])
     fits = isinstance(result, tuple) and len(result) == 2 and getattr(result[0], "shape", None) == expected
@@ -68,19 +86,25 @@ def _run_cell(cell: Cell, pre: Tensor, before: Tensor | None) -> tuple[Tensor, T
         raise ValueError(
             f"cell {type(cell).__name__} must return a pair: a hidden state of shape {expected} and {memory}"
         )
-    return result
+    return result[0], result[0] if result[1] is None else result[1]
 
 
 def _with_context(call: Call, level: int, contexts: Tensor | None, computed: Tensor | None = None) -> Tensor:
     """A level in storage order: its left context, then what was computed (level 0: zeros)."""
-    rows, zero = call.plan.spans[level], torch.zeros((), dtype=call.dtype, device=call.device)
     if computed is None:
-        computed = zero.expand(len(call.plan.levels[level].steps), call.batch, call.width)
+        computed = _zeros(call, len(call.plan.levels[level].steps))
+    return torch.cat([_context(call, level, contexts), computed]) if call.plan.spans[level] else computed
+
+
+def _context(call: Call, level: int, contexts: Tensor | None) -> Tensor:
+    """The left context of a level."""
     if contexts is None or level < call.first_level:
-        left = zero.expand(rows, call.batch, call.width)
-    else:
-        left = contexts[call.contexts[level]]
-    return torch.cat([left, computed]) if rows else computed
+        return _zeros(call, call.plan.spans[level])
+    return contexts[call.contexts[level]]
+
+
+def _zeros(call: Call, rows: int) -> Tensor:
+    return torch.zeros((), dtype=call.dtype, device=call.device).expand(rows, call.batch, call.width)
 
 
 def _outputs(call: Call, hidden: list[Tensor], memory: list[Tensor]) -> Outputs:
@@ -89,7 +113,8 @@ def _outputs(call: Call, hidden: list[Tensor], memory: list[Tensor]) -> Outputs:
     aux = torch.stack([outputs[level] for level in call.aux]) if call.aux else None
     if not call.ends:
         return outputs[-1], aux, None, None
-    h, c = (torch.cat([z[rows] for z, rows in zip(zs[1:], call.ends, strict=True)]) for zs in (hidden, memory))
+    first = len(hidden) - len(call.ends)
+    h, c = (torch.cat([z[rows] for z, rows in zip(zs[first:], call.ends, strict=True)]) for zs in (hidden, memory))
     return outputs[-1], aux, h, c if call.cell.has_memory else None
 
 

@@ -74,6 +74,7 @@ class _Buffers:
         self.before = torch.zeros_like(self.hidden) if cell.has_memory else None
         self.pre = [self.hidden.new_empty(depth, call.batch, width) for width in call.gate_widths]
         self.older = [_older_rows(call, tap) for tap in range(self.newest_tap)]
+        self.remembered, self.first_remembered = _memory_rows(call)
         # the newest tap has at most one term per block
         waiting = [[term for term in block.terms if term.tap == self.newest_tap] for block in call.blocks]
         self.newest = [terms[0].rows if terms else slice(0) for terms in waiting]
@@ -97,7 +98,7 @@ class _Buffers:
         """Write all that does not wait for a layer below: memories, biases, and products of input and older taps."""
         first, (context_h, context_c) = self.call.first_level, (inputs.context_h, inputs.context_c)
         if self.before is not None:
-            self.before[first:] = 0 if context_c is None else context_c[self.older[-1]]
+            self.before[self.first_remembered :] = 0 if context_c is None else context_c[self.remembered]
         gathered = self.call.derive(Injections).gather(inputs.x)
         for b, (pre, weight, bias) in enumerate(zip(self.pre, inputs.weights, inputs.biases, strict=True)):
             pre.copy_(bias) if bias is not None else pre.zero_()
@@ -121,8 +122,16 @@ class _Buffers:
 def _older_rows(call: Call, tap: int) -> Rows:
     """The rows of the contexts that an older tap reads, in the layers from `first_level` on."""
     layers = range(call.first_level, call.depth)
-    rows = [call.contexts[i].start + tap * call.plan.layers[i].dilation for i in layers]
+    back = len(call.plan.layers[0].taps) - 1 - tap
+    rows = [call.contexts[i].stop - back * call.plan.layers[i].dilation for i in layers]
     return as_rows(rows, call.device) if rows else slice(0, 0)
+
+
+def _memory_rows(call: Call) -> tuple[Rows, int]:
+    """The rows of the contexts that the cells' memories are read from, and the first layer that has one."""
+    first, above = (0, 1) if call.path == "sweeps" else (call.first_level, 0)
+    rows = [call.contexts[i + above].stop - call.plan.layers[i].dilation for i in range(first, call.depth)]
+    return as_rows(rows, call.device) if rows else slice(0, 0), first
 
 
 def _shift(call: Call, context: Tensor | None, new: Tensor, rows: Tensor | None) -> Tensor:

@@ -112,6 +112,9 @@ class Workspace:
             self.shared = self._take(half, width) if runs_layers else None
         self.levels = self._two_levels()
         self.gates = [self._take(tiling.rows, width) for width in call.gate_widths] if going_up else []
+        # a sweep reads its memories again one step later, so that gradients must not overwrite them
+        swept = call.path == "sweeps" and not going_up
+        self.scratch = self._take(tiling.rows) if swept else None
         self.hidden = None  # one hidden state at a time that is recomputed from gates
         if not runs_layers:
             self.hidden = self._take(max(level.rows for level in call.plan.levels[1:]))

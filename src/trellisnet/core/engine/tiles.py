@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from trellisnet.core.call import Call, Injections
 from trellisnet.core.engine.pairs import paired_layers
-from trellisnet.core.plan import Rows
+from trellisnet.core.plan import Layer, Rows
 
 # A CPU computes a layer in tiles of about n gates: the results of one operation are still in cache for the next, and
 # the scratch memory is small. But matrix products need a minimum of rows.
@@ -24,6 +24,7 @@ class Part(NamedTuple):
     gates: slice  # among the gates of the tile
     new: slice  # rows of the level that the layer writes
     taps: tuple[Rows, ...]  # rows of the level that it reads, the oldest tap first
+    memory: Rows  # rows of the memories that it reads: of the same level, with sweeps of the level that it writes
     injected: slice  # rows of the layer's injection
 
 
@@ -48,7 +49,7 @@ class Tiling:
             number = injections.of_layer[i]
             skipped = 0 if number is None else injections.lengths[number] - layer.rows
             tiles = cut(layer.rows, self.rows, self.paired[i])
-            self.layers.append([_place(tile, call.plan.spans[i + 1], skipped, layer.taps) for tile in tiles])
+            self.layers.append([_place(tile, call.plan.spans[i + 1], skipped, layer) for tile in tiles])
 
 
 def most_rows(call: Call) -> int:
@@ -71,9 +72,9 @@ def cut(rows: int, most: int, paired: bool) -> Iterator[list[slice]]:
             yield [slice(start, stop)]
 
 
-def _place(slices: list[slice], known: int, skipped: int, taps: tuple[Rows, ...]) -> Tile:
+def _place(slices: list[slice], known: int, skipped: int, layer: Layer) -> Tile:
     """Find the rows of a tile. `known` rows of the new level and `skipped` rows of the injection come first."""
-    start, stop, first = slices[0].start, slices[0].stop, 0
+    start, stop, first, taps = slices[0].start, slices[0].stop, 0, layer.taps
     parts = []
     for steps in slices:
         count = len(range(steps.start, steps.stop, steps.step or 1))
@@ -82,6 +83,7 @@ def _place(slices: list[slice], known: int, skipped: int, taps: tuple[Rows, ...]
                 slice(first, first + count),  # the gates of a part are consecutive: one matrix
                 _shifted(steps, known),
                 tuple(_part(rows, steps) for rows in taps),
+                _part(layer.memory, steps),
                 _shifted(steps, skipped),
             )
         )

@@ -1,0 +1,37 @@
+"""Cells: how pre-activations become a state.
+
+A cell maps the pre-activations of one step of one layer, and the memory one dilation earlier, to the new hidden state
+and the new memory.
+"""
+
+from __future__ import annotations
+
+from trellisnet.core.cells.base import AffineCell, Cell, InPlaceCell, Views
+from trellisnet.core.cells.gated import CoupledCell, GruCell, LstmCell
+from trellisnet.core.cells.rnn import ReluCell, TanhCell
+from trellisnet.core.checks import one_of
+
+__all__ = ["CELLS", "AffineCell", "Cell", "InPlaceCell", "Views", "make_cell"]
+
+CELLS: dict[str, InPlaceCell] = {
+    "tanh": TanhCell(),
+    "relu": ReluCell(),
+    "lstm": LstmCell(),
+    "coupled": CoupledCell(),
+    "gru": GruCell(),
+}
+
+
+def make_cell(cell: str | Cell) -> Cell:
+    """Return the cell of that name, or the user's own cell after a check of its two attributes."""
+    if isinstance(cell, Cell):
+        if not isinstance(getattr(cell, "gates", None), int) or cell.gates < 1:
+            raise ValueError(f"cell.gates must be a positive integer, got {getattr(cell, 'gates', None)!r}")
+        if not isinstance(getattr(cell, "has_memory", None), bool):
+            raise ValueError(f"cell.has_memory must be True or False, got {getattr(cell, 'has_memory', None)!r}")
+        if cell.gate_biases is not None and len(cell.gate_biases) != cell.gates:
+            raise ValueError(f"cell.gate_biases must have {cell.gates} values, one per gate, got {cell.gate_biases}")
+        return cell
+    if not isinstance(cell, str):
+        raise TypeError(f"cell must be a name or a Cell, got {cell!r}")
+    return CELLS[one_of("cell", cell, CELLS)]

@@ -1,0 +1,131 @@
+"""Forms of calls: how a call goes through the grid, and the `Call` that the engine gets of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from trellisnet.core.batch import Sequences
+from trellisnet.core.call import Call
+from trellisnet.core.cells import AffineCell
+from trellisnet.core.checks import non_negative, one_of, positive_int
+from trellisnet.core.options import PATHS
+from trellisnet.core.plan import AnyRows, Plan, make_plan
+from trellisnet.core.precision import dtypes_for
+from trellisnet.core.state import TrellisState
+
+if TYPE_CHECKING:
+    from trellisnet.core.trellis import TrellisNet
+
+TOLERANCE = 1e-4  # of `depth="converged"`, where nothing else is said
+
+
+@dataclass(frozen=True)
+class Form:
+    """Path and number of layers of a call."""
+
+    path: str
+    depth: int  # with a tolerance: the most layers
+    tolerance: float | None
+    aux: bool
+    starts: bool = False  # from a given level 0; only the last level's state is returned
+    all_rows: bool = False  # return all rows of that state
+
+    @property
+    def solves(self) -> bool:
+        """Whether all steps are iterated together until they converge."""
+        return self.tolerance is not None and self.path != "steps"
+
+    @property
+    def one_level(self) -> bool:
+        """Whether the state is that of the last level."""
+        return self.tolerance is not None or self.path == "steps"
+
+
+def read_form(
+    net: TrellisNet, depth: int | str | None, path: str | None, tolerance: float | None, max_depth: int, aux: bool
+) -> Form:
+    """Check how a call of a net shall go through the grid."""
+    path = net.path if path is None else one_of("path", path, PATHS)
+    if path == "sweeps" and not isinstance(net.cell, AffineCell):
+        name = type(net.cell).__name__
+        raise ValueError(f"path='sweeps' needs a cell whose memory is affine (an AffineCell), got {name}")
+    if aux and net.aux_every is None:
+        raise ValueError("aux=True needs a net with aux_every, got aux_every=None")
+    if isinstance(depth, str):
+        one_of("depth", depth, ("converged",))
+        layers = positive_int("max_depth", max_depth)
+        tolerance = non_negative("tolerance", (net.tolerance or TOLERANCE) if tolerance is None else tolerance)
+    elif tolerance is not None:
+        raise ValueError(f"tolerance belongs to depth='converged', got depth={depth} and tolerance={tolerance}")
+    else:
+        layers = net.num_layers if depth is None else positive_int("depth", depth)
+        tolerance = net.tolerance if depth is None else None
+    if tolerance is not None:
+        _check_fixed_point(net, aux)
+    return Form(path, layers, tolerance, bool(aux))
+
+
+def _check_fixed_point(net: TrellisNet, aux: bool) -> None:
+    """Raise a ValueError if the layers of a net are not all the same map, so that there is no fixed point."""
+    asked = "depth='converged' and tolerance need"
+    if len(set(net.dilation)) > 1:
+        raise ValueError(f"{asked} one dilation for all layers, got dilation={net.dilation}")
+    if net.inject_every > 1:
+        raise ValueError(f"{asked} the input in every layer, got inject_every={net.inject_every}")
+    if aux:
+        raise ValueError(f"{asked} aux=False, because the number of layers is not known, got aux=True")
+
+
+def plan_call(net: TrellisNet, sequences: Sequences, state: TrellisState | None, tail: int | None, form: Form) -> Call:
+    """Check a call of a net, and say what the engine has to compute."""
+    x, sizes, depth = sequences.x, net.state_form, form.depth
+    dtype, result_dtype = dtypes_for(x, net.kernel.dtype)
+    if state is not None:
+        sizes.check(state, x)
+    wanted: Sequence[int] | None = None
+    picked: AnyRows | None = None
+    if form.path == "layers" and form.tolerance is None:
+        wanted, picked = sequences.wanted(tail)
+    elif tail is not None:
+        picked = sequences.last(tail)
+    plan = make_plan(len(x), wanted, sizes.dilations(depth + 1), net.kernel_size, x.device, form.path)
+    # groups are zero in the first layers, but a fixed point does not depend on where the iteration begins
+    groups = net.staggered or () if form.tolerance is None else ()
+    every = net.aux_every if form.aux and net.aux_every else depth + 1
+    return Call(
+        plan=plan,
+        cell=net.cell,
+        blocks=net.kernel.blocks,
+        input_size=net.input_size,
+        input_taps=net.kernel.input_taps,
+        input_span=sizes.input_span,
+        inject_every=net.inject_every,
+        alive=tuple(sum(groups[: i + 1]) if i < len(groups) - 1 else None for i in range(depth)),
+        output=slice(net.hidden_size - net.output_size, net.hidden_size),
+        aux=tuple(range(every, depth + 1, every)),
+        ends=_ends(net, sequences, plan, form),
+        context_rows=None if state is None else state.context_rows(plan),
+        first_level=1 if state is None else state.first_level,
+        recompute=net.memory == "recompute",
+        batch=x.shape[1],
+        device=x.device,
+        dtype=dtype,
+        result_dtype=result_dtype,
+        picked=picked,
+        path=form.path,
+        starts=form.starts,
+        tolerance=form.tolerance,
+        phantom_layers=min(net.phantom_layers, depth),
+    )
+
+
+def _ends(net: TrellisNet, sequences: Sequences, plan: Plan, form: Form) -> tuple[AnyRows, ...]:
+    """The rows of the state to return, per level from the last one on down."""
+    if not plan.whole:
+        return ()
+    if form.all_rows:
+        return (slice(plan.spans[-1], plan.levels[-1].rows),)
+    ends = net.state_form.ends(plan, sequences.lengths, sequences.x.device)
+    return ends[-1:] if form.starts else ends
