@@ -136,3 +136,45 @@ def test_batch_first_dtype_and_mode_are_taken_over():
 def test_what_cannot_be_expressed_is_refused(rnn, horizon, error, message):
     with pytest.raises(error, match=message):
         from_rnn(rnn, horizon=horizon)
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3, 4])
+@pytest.mark.parametrize("kind", KINDS)
+def test_step_by_step_it_is_the_rnn_itself(kind, layers):
+    rnn, x = KINDS[kind](3, 5, num_layers=layers), torch.randn(500, 2, 3)
+    net = from_rnn(rnn, path="steps")
+    assert net.num_layers == layers
+    assert net.receptive_field is None
+    expected, _ = rnn(x)
+    y, state = net(x)
+    assert_close(y, expected, 1e-12)
+    assert state.spans == (1,)
+    state, outputs = None, []
+    with torch.no_grad():
+        for t in range(50):
+            y, state = net(x[t : t + 1], state)
+            outputs.append(y)
+    assert_close(torch.cat(outputs), expected[:50], 1e-12)
+    dense = net.densify()
+    assert_close(dense(x[:50])[0], expected[:50], 1e-12)
+
+
+def test_its_gradients_step_by_step_are_those_of_the_rnn():
+    lstm, x = nn.LSTM(3, 5, num_layers=2), torch.randn(20, 2, 3, requires_grad=True)
+    net = from_rnn(lstm, path="steps")
+    (found,), (expected,) = gradients(net(x)[0], x), gradients(lstm(x)[0], x)
+    assert_close(found, expected)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"path": "steps", "horizon": 4}, ValueError, "horizon must be None with path='steps'.*got 4"),
+        ({}, TypeError, "horizon must be an integer >= 1, got None"),
+        ({"path": "sweeps"}, ValueError, "path must be one of 'layers', 'steps', got 'sweeps'"),
+    ],
+    ids=str,
+)
+def test_a_horizon_belongs_to_layers(options, error, message):
+    with pytest.raises(error, match=message):
+        from_rnn(nn.LSTM(3, 5), **options)

@@ -9,13 +9,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from trellisnet.core.checks import positive_int
+from trellisnet.core.checks import one_of, positive_int
 from trellisnet.core.trellis import TrellisNet
 
 _LSTM_ORDER = (0, 1, 3, 2)  # torch: input, forget, candidate, output; ours: the candidate last
 
 
-def from_rnn(rnn: nn.RNNBase | Sequence[nn.RNNBase], horizon: int) -> TrellisNet:
+def from_rnn(
+    rnn: nn.RNNBase | Sequence[nn.RNNBase], horizon: int | None = None, *, path: str = "layers"
+) -> TrellisNet:
     """Turn a trained `nn.RNN`, `nn.LSTM` or `nn.GRU` into an equal trellis network of horizon M.
 
     At every step t, the output is that of the RNN run on the window x[t-M+1 .. t] from a zero state (on x[0 .. t] while
@@ -23,13 +25,22 @@ def from_rnn(rnn: nn.RNNBase | Sequence[nn.RNNBase], horizon: int) -> TrellisNet
     `TrellisNet` of depth M+L-1: it trains, streams and saves, and `densify` frees it of the sparse kernel. Dropout
     between the RNN's layers is not copied.
 
+    With `path="steps"` the net takes one step of time after the other, as the RNN does: it is equal to the RNN itself,
+    without a horizon, at its cost, with one layer per layer of the RNN. The weights are the same, so that either net
+    can be run the other way.
+
     >>> lstm = nn.LSTM(3, 8, num_layers=2)
     >>> x = torch.randn(20, 1, 3)
     >>> y, _ = from_rnn(lstm, horizon=20)(x)
     >>> torch.allclose(y, lstm(x)[0], atol=1e-6)
     True
+    >>> torch.allclose(from_rnn(lstm, path="steps")(x)[0], lstm(x)[0], atol=1e-6)
+    True
     """
-    positive_int("horizon", horizon)
+    if one_of("path", path, ("layers", "steps")) == "layers":
+        horizon = positive_int("horizon", horizon)
+    elif horizon is not None:
+        raise ValueError(f"horizon must be None with path='steps', which sees the whole past, got {horizon}")
     modules: list[Any] = list(rnn) if isinstance(rnn, (list, tuple, nn.ModuleList)) else [rnn]
     if not modules:
         raise ValueError("rnn must not be an empty list")
@@ -48,12 +59,13 @@ def from_rnn(rnn: nn.RNNBase | Sequence[nn.RNNBase], horizon: int) -> TrellisNet
     net = TrellisNet(
         first.input_size,
         sum(groups),
-        horizon + len(layers) - 1,
+        (horizon or 1) + len(layers) - 1,
         output_size=groups[-1],
         cell={"RNN_TANH": "tanh", "RNN_RELU": "relu", "LSTM": "lstm", "GRU": "gru"}[first.mode],
         bias=first.bias,
         batch_first=first.batch_first,
         groups=groups,
+        path=path,
         device=first.weight_ih_l0.device,
         dtype=first.weight_ih_l0.dtype,
     )
