@@ -18,6 +18,7 @@ from torch import Tensor
 from language import generation, vocabulary
 from loop import loop
 from measure import executed_products, interleaved, peak_memory, products, share_of_peak, training_step
+from paths import fixed_point, streaming_paths, training_paths
 from peers import SHAPES, PlainTrellis, Shape
 from trellisnet import TrellisNet
 
@@ -124,6 +125,9 @@ def main() -> None:
         "training": training,
         "memory": memory,
         "streaming": streaming,
+        "training-paths": training_paths,
+        "streaming-paths": streaming_paths,
+        "fixed-point": fixed_point,
         "generation": generation,
         "vocabulary": vocabulary,
         "loop": loop,

@@ -1,0 +1,106 @@
+"""The three ways through the grid: training step and stream beside an LSTM, and memory at the fixed point."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from measure import Step, in_own_process, interleaved, own_peak
+from trellisnet import TrellisNet
+
+# input, width, steps, batch: the small character model, the small word model, and `full` of the other benchmarks
+SHAPES = ((64, 256, 64, 32), (128, 400, 40, 32), (200, 600, 128, 8))
+ITERATIONS = 30  # of the fixed point
+
+
+def contestants(inputs: int, hidden: int) -> dict[str, nn.Module]:
+    """Nets of one width with an output at every step."""
+    lean: dict[str, Any] = {"cell": "coupled", "hidden_taps": 1, "path": "sweeps"}
+    return {
+        "LSTM, 2 layers": nn.LSTM(inputs, hidden, 2),
+        "2 sweeps": TrellisNet(inputs, hidden, 2, path="sweeps"),
+        "2 sweeps, coupled, one hidden tap": TrellisNet(inputs, hidden, 2, **lean),
+        "8 layers": TrellisNet(inputs, hidden, 8),
+    }
+
+
+def training_paths() -> list[dict[str, Any]]:
+    """A training step with an output at every step, against an LSTM of two layers."""
+    rows = []
+    for inputs, hidden, steps, batch in SHAPES:
+        x = torch.randn(steps, batch, inputs)
+        nets = contestants(inputs, hidden)
+        seconds = interleaved({name: _training(net, x) for name, net in nets.items()}, rounds=5)
+        rows += _rows(f"{inputs}, {hidden}, {steps}, {batch}", nets, seconds)
+    return rows
+
+
+def _training(net: nn.Module, x: Tensor) -> Step:
+    def step() -> None:
+        net.zero_grad()
+        net(x)[0].square().mean().backward()
+
+    return step
+
+
+def streaming_paths() -> list[dict[str, Any]]:
+    """A step of a stream (B 1) of the word shape, against an LSTM of two layers."""
+    inputs, hidden = 400, 700
+    nets: dict[str, nn.Module] = {
+        "LSTM, 2 layers": nn.LSTM(inputs, hidden, 2),
+        **{f"{n} sweeps": TrellisNet(inputs, hidden, n, path="sweeps") for n in (2, 3)},
+        "steps, 3 iterations": TrellisNet(inputs, hidden, 3, path="steps"),
+        "58 layers": TrellisNet(inputs, hidden, 58),
+    }
+    x = torch.randn(1, 1, inputs)
+    with torch.no_grad():
+        seconds = interleaved({name: _stream(net.eval(), x) for name, net in nets.items()}, rounds=5)
+    return _rows(f"{inputs}, {hidden}, 1, 1", nets, seconds)
+
+
+def _stream(net: nn.Module, x: Tensor) -> Step:
+    state = net(x)[1]
+
+    def step() -> None:
+        nonlocal state
+        state = net(x, state)[1]
+
+    return step
+
+
+def _rows(shape: str, nets: dict[str, nn.Module], seconds: dict[str, float]) -> list[dict[str, Any]]:
+    return [
+        {
+            "input, width, steps, batch": shape,
+            "net": name,
+            "parameters": sum(parameter.numel() for parameter in net.parameters()),
+            "ms": round(1000 * seconds[name], 2),
+            "times LSTM": round(seconds[name] / seconds["LSTM, 2 layers"], 2),
+        }
+        for name, net in nets.items()
+    ]
+
+
+def fixed_point() -> list[dict[str, Any]]:
+    """Peak memory of a training step: 30 layers stored, and 30 iterations with gradients through the last four."""
+    peaks = {name: in_own_process(__file__, name) for name in ("stored", "recomputed", "fixed point")}
+    return [
+        {"30 layers": name, "MB": round(peak / 2**20), "of stored": round(peak / peaks["stored"], 3)}
+        for name, peak in peaks.items()
+    ]
+
+
+def _fixed_point_step(name: str, small: bool) -> Step:
+    inputs, hidden, steps, batch = (2, 4, 4, 2) if small else SHAPES[-1]
+    memory = "recompute" if name == "recomputed" else "store"
+    net = TrellisNet(inputs, hidden, ITERATIONS, memory=memory)
+    if name == "fixed point":
+        net.tolerance = 0.0  # all iterations
+    return _training(net, torch.randn(steps, batch, inputs))
+
+
+if __name__ == "__main__":
+    print(own_peak(lambda small: _fixed_point_step(sys.argv[1], small)))
