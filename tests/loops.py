@@ -44,7 +44,7 @@ def assert_equals_loop(body, slow, steps=7, batch=3, start=None):
         expected, last = slow(body, x, known)
         assert_close(y, expected)
         assert_close(pytree.tree_leaves(after), pytree.tree_leaves(last))
-        tensors = [x, *body.parameters(), *(pytree.tree_leaves(given) if given else [])]
+        tensors = [x, *body.parameters(), *([] if given is None else pytree.tree_leaves(given))]
         found, right = (
             gradients(torch.cat([part.flatten() for part in (out, *pytree.tree_leaves(end))]), *tensors)
             for out, end in ((y, after), (expected, last))
@@ -84,3 +84,16 @@ def assert_padding_changes_nothing(body):
             assert_close(ours[:, row : row + 1], theirs)
         total = total + alone.square().sum()
     assert_close(found, torch.autograd.grad(total, parameters))
+
+
+def normalised(values, epsilon):
+    """The channels with mean 0 and variance 1."""
+    centred = values - values.mean(-1, keepdim=True)
+    return centred / (centred.square().mean(-1, keepdim=True) + epsilon).sqrt()
+
+
+def normed_lstm(norm, gates, c, dropped=0.0):
+    """The end of a step of an LSTM with layer normalisation: h and c from the four pre-activations."""
+    i, g, f, o = (normalised(a, 1e-3) * gain + bias for a, gain, bias in zip(gates, norm.gain, norm.bias, strict=True))
+    c = f.sigmoid() * c + i.sigmoid() * F.dropout(g.tanh(), dropped)
+    return o.sigmoid() * (normalised(c, 1e-3) * norm.memory_gain + norm.memory_bias).tanh(), c

@@ -5,13 +5,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from loops import assert_equals_loop, slow_stack
+from loops import assert_equals_loop, normed_lstm, slow_stack
 from trellisnet.baselines.fast_slow_lstm import FastSlowLstmBody
-
-
-def normalised(values):
-    centred = values - values.mean(-1, keepdim=True)
-    return centred / (centred.square().mean(-1, keepdim=True) + 1e-3).sqrt()
 
 
 def slow(body, x, state):
@@ -21,10 +16,7 @@ def slow(body, x, state):
 
     def lstm(cell, pre, h, c):
         gates = (pre + h @ cell.hidden.weight.t() + cell.hidden.bias).chunk(4, -1)
-        norm = cell.gates
-        i, g, f, o = (normalised(a) * gain + bias for a, gain, bias in zip(gates, norm.gain, norm.bias, strict=True))
-        new = f.sigmoid() * c + i.sigmoid() * g.tanh()
-        out = o.sigmoid() * (normalised(new) * norm.memory_gain + norm.memory_bias).tanh()
+        out, new = normed_lstm(cell.gates, gates, c)
         return zoneout(h, out, body.zoneout_hidden), zoneout(c, new, body.zoneout_memory)
 
     def step(layer, x, states, mask):

@@ -5,19 +5,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from loops import assert_equals_loop, slow_stack
+from loops import assert_equals_loop, normed_lstm, slow_stack
 from trellisnet.baselines.hyper_lstm import HyperLstmBody
-
-
-def normalised(values):
-    centred = values - values.mean(-1, keepdim=True)
-    return centred / (centred.square().mean(-1, keepdim=True) + 1e-3).sqrt()
-
-
-def lstm(norm, gates, c, dropped=0.0):
-    i, g, f, o = (normalised(a) * gain + bias for a, gain, bias in zip(gates, norm.gain, norm.bias, strict=True))
-    c = f.sigmoid() * c + i.sigmoid() * F.dropout(g.tanh(), dropped)
-    return o.sigmoid() * (normalised(c) * norm.memory_gain + norm.memory_bias).tanh(), c
 
 
 def slow(body, x, state):
@@ -27,7 +16,7 @@ def slow(body, x, state):
         w, w_hyper = layer.input.weight.split([4 * size, 4 * small])
         u, u_hyper = layer.hidden.weight.split([4 * size, 4 * small])
         pre = torch.cat([x, h, k], -1) @ torch.cat([w_hyper, u_hyper, layer.hyper_hidden.weight], -1).t()
-        k, m = lstm(layer.hyper_gates, pre.chunk(4, -1), m)
+        k, m = normed_lstm(layer.hyper_gates, pre.chunk(4, -1), m)
         gates = []
         for gate in range(4):
             z_x, z_h, z_b = (k @ layer.z_weight[4 * f * part :][f * gate : f * (gate + 1)].t() for part in range(3))
@@ -36,7 +25,7 @@ def slow(body, x, state):
             wx, uh = x @ w.chunk(4)[gate].t(), h @ u.chunk(4)[gate].t()
             p_x, p_h, p_b = (layer.factors[4 * part + gate] for part in range(3))
             gates.append((z_x @ p_x) * wx + (z_h @ p_h) * uh + z_b @ p_b + layer.bias[gate])
-        h, c = lstm(layer.gates, gates, c, body.value_dropout)
+        h, c = normed_lstm(layer.gates, gates, c, body.value_dropout)
         return h, (h, c, k, m)
 
     return slow_stack(step, body, x, state)

@@ -6,14 +6,13 @@ import pytest
 import torch
 from torch import nn
 
-from loops import assert_equals_loop, slow_stack
+from loops import assert_equals_loop, normalised, slow_stack
 from reference import assert_close
 from trellisnet.baselines.relational_memory import RelationalMemoryBody
 
 
-def normalised(values, norm):
-    centred = values - values.mean(-1, keepdim=True)
-    return centred / (centred.square().mean(-1, keepdim=True) + 1e-5).sqrt() * norm.weight + norm.bias
+def norm(values, module):
+    return normalised(values, 1e-5) * module.weight + module.bias
 
 
 def linear(x, module):
@@ -27,14 +26,14 @@ def slow(body, x, state):
         """One sequence: x (C) and memory (slots, size)."""
         r = linear(x, layer.input)
         rows = torch.cat([memory, r[None]])
-        q, k, v = normalised(linear(rows, layer.qkv[0]), layer.qkv[1]).split(size, -1)
+        q, k, v = norm(linear(rows, layer.qkv[0]), layer.qkv[1]).split(size, -1)
         heads = []
         for head in range(body.heads):
             own = slice(head * width, (head + 1) * width)
             weights = (q[:, own] @ k[:, own].t() / math.sqrt(width)).softmax(-1)
             heads.append(weights @ v[:, own])
-        rows = normalised(rows + torch.cat(heads, -1), layer.attended_norm)
-        rows = normalised(rows + linear(linear(rows, layer.mlp[0]).relu(), layer.mlp[2]), layer.mlp_norm)
+        rows = norm(rows + torch.cat(heads, -1), layer.attended_norm)
+        rows = norm(rows + linear(linear(rows, layer.mlp[0]).relu(), layer.mlp[2]), layer.mlp_norm)
         gates = linear(r, layer.input_gates) + memory.tanh() @ layer.memory_gates.weight.t()
         return gates[:, :size].sigmoid() * rows[:-1].tanh() + gates[:, size:].sigmoid() * memory
 
