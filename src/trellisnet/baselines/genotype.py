@@ -85,11 +85,11 @@ class GenotypeLayer(RecurrentLayer):
 
         def step(a: Tensor, states: States) -> tuple[Tensor, States]:
             (h,) = states
-            c, g = (a + masked(h, mask) @ self.u).chunk(2, -1)
-            values = [h + c.sigmoid() * (g.tanh() - h)]
+            c, g = (a + masked(h, mask) @ self.u).to(h.dtype).chunk(2, -1)  # autocast changes the dtype of products
+            values = [torch.lerp(h, g.tanh(), c.sigmoid())]
             for weight, activation, p in nodes:
-                c, g = (masked(values[p], mask) @ weight).chunk(2, -1)
-                values.append(values[p] + c.sigmoid() * (activation(g) - values[p]))
+                c, g = (masked(values[p], mask) @ weight).to(h.dtype).chunk(2, -1)
+                values.append(torch.lerp(values[p], activation(g), c.sigmoid()))
             h = torch.stack([values[node] for node in self.genotype.mean]).mean(0)
             return h, (h,)
 
