@@ -15,11 +15,13 @@ OPTIONS = {
     "untied": {"tied": False},
     "mos": {"experts": 3},
     "untied mos": {"experts": 2, "tied": False},
+    "moc": {"experts": 3},
+    "untied moc": {"experts": 2, "tied": False},
     "cluster": {"cutoffs": [5, 9, 20]},
     "untied cluster": {"cutoffs": [5], "tied": False},
     "adaptive": {"cutoffs": [4, 10]},
 }
-NAMES = {"untied": "softmax", "untied mos": "mos", "untied cluster": "cluster"}
+NAMES = {"untied": "softmax", "untied mos": "mos", "untied moc": "moc", "untied cluster": "cluster"}
 
 
 @pytest.fixture(params=OPTIONS)
@@ -44,9 +46,11 @@ def probabilities(head, hidden):
     name = type(head).__name__
     if name == "SoftmaxHead":
         return (hidden @ head.weight.T + head.bias).softmax(-1)
-    if name == "MixtureHead":
+    if name in ("MixtureHead", "ContextHead"):
         weights = head.prior(hidden).softmax(-1)
         experts = head.latent(hidden).tanh().unflatten(-1, (head.experts, VECTOR))
+        if name == "ContextHead":
+            return ((weights[..., None] * experts).sum(-2) @ head.weight.T + head.bias).softmax(-1)
         return (weights[..., None] * (experts @ head.weight.T + head.bias).softmax(-1)).sum(-2)
     if name == "ClusterHead":
         edges = [*head.cutoffs, VOCAB]
@@ -106,8 +110,9 @@ def test_clusters_without_a_target_have_no_gradient(batch):
     assert head.weight.grad[5:].eq(0).all()
 
 
-def test_latent_dropout_is_the_same_at_every_step():
-    head = make_head("mos", FEATURES, nn.Parameter(torch.randn(VOCAB, VECTOR)), experts=2, latent_dropout=0.5)
+@pytest.mark.parametrize("name", ["mos", "moc"])
+def test_latent_dropout_is_the_same_at_every_step(name):
+    head = make_head(name, FEATURES, nn.Parameter(torch.randn(VOCAB, VECTOR)), experts=2, latent_dropout=0.5)
     step = torch.randn(1, 3, FEATURES)
     log_prob = head.log_prob(step.expand(5, -1, -1))
     # a matrix product may round its rows differently
@@ -147,12 +152,13 @@ def test_default_cutoffs_fit_every_vocabulary(vocab_size):
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("hierarchical", {}, "head must be one of 'softmax', 'mos', 'adaptive', 'cluster', got 'hierarchical'"),
-        ("softmax", {"experts": 3}, "experts belongs to head 'mos'"),
+        ("hierarchical", {}, "head must be one of 'softmax', 'mos', 'moc', 'adaptive', 'cluster', got 'hierarchical'"),
+        ("softmax", {"experts": 3}, "experts belongs to head 'mos' or 'moc'"),
         ("softmax", {"cutoffs": [3]}, "cutoffs belongs to head 'adaptive' or 'cluster'"),
         ("adaptive", {"tied": True}, "tied belongs to head"),
         ("mos", {"experts": 0}, "experts must be an integer >= 1, got 0"),
         ("mos", {"latent_dropout": 1.0}, "latent_dropout"),
+        ("moc", {"cutoffs": [3]}, "cutoffs belongs to head 'adaptive' or 'cluster'"),
         ("cluster", {"cutoffs": [9, 5]}, r"cutoffs must rise and stay below vocab_size = 23, got \[9, 5\]"),
         ("cluster", {"cutoffs": [23]}, "cutoffs must rise"),
         ("adaptive", {"cutoffs": []}, "cutoffs must not be empty"),
@@ -168,7 +174,8 @@ def test_tied_sizes_must_match():
         with pytest.raises(ValueError, match=r"tied embeddings need output_size = embedding_size = 6, got .* 9"):
             make_head(name, 9, head_embedding())
         assert make_head(name, 9, head_embedding(), tied=False).weight.shape == (VOCAB, 9)
-    assert make_head("mos", 9, head_embedding()).weight.shape == (VOCAB, VECTOR)
+    for name in ("mos", "moc"):
+        assert make_head(name, 9, head_embedding()).weight.shape == (VOCAB, VECTOR)
 
 
 def test_targets_must_fit_the_features(head, batch):
@@ -189,7 +196,7 @@ def test_no_more_than_a_chunk_of_logits_exists(monkeypatch):
     affine = chunked.affine
     monkeypatch.setattr(chunked, "CHUNK", 2**16)
     monkeypatch.setattr(chunked, "affine", lambda *a: blocks.append(affine(*a)) or blocks[-1])
-    for name in ("cluster", "mos"):
+    for name in ("cluster", "mos", "moc"):
         head = make_head(name, 4, nn.Parameter(torch.randn(20_000, 4)))
         head.loss(torch.randn(50, 4), torch.randint(20_000, (50,))).backward()
     assert blocks

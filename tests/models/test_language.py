@@ -20,7 +20,7 @@ def text(batch=3, steps=17):
     return ids[:, :-1], ids[:, 1:]
 
 
-@pytest.mark.parametrize("head", ["softmax", "mos", "adaptive", "cluster"])
+@pytest.mark.parametrize("head", ["softmax", "mos", "moc", "adaptive", "cluster"])
 def test_the_loss_is_the_mean_of_log_prob_at_the_targets(head):
     lm = make(head=head)
     ids, targets = text()
@@ -116,7 +116,7 @@ def test_auxiliary_layers_beyond_the_depth_have_no_loss():
     assert lm(ids, targets, depth=7).parts.keys() == {"main", "aux"}
 
 
-@pytest.mark.parametrize("head", ["softmax", "mos", "adaptive", "cluster"])
+@pytest.mark.parametrize("head", ["softmax", "mos", "moc", "adaptive", "cluster"])
 def test_recomputing_gives_the_same_gradients(head):
     stored, recomputed = make(head=head), make(head=head, memory="recompute")
     recomputed.load_state_dict(stored.state_dict())
@@ -127,7 +127,7 @@ def test_recomputing_gives_the_same_gradients(head):
         assert_close(a.grad, b.grad)
 
 
-@pytest.mark.parametrize("head", ["softmax", "mos", "adaptive", "cluster"])
+@pytest.mark.parametrize("head", ["softmax", "mos", "moc", "adaptive", "cluster"])
 def test_the_loss_under_autocast_is_in_single_precision(head):
     lm = make(head=head, dtype=torch.float32, alpha=1.0, beta=1.0)
     with torch.autocast("cpu", dtype=torch.bfloat16):

@@ -60,8 +60,13 @@ class Baseline(nn.Module):
         where = {"device": device, "dtype": dtype}
         self.build(where)
         self.down: nn.Linear | None = None
-        if self.output_size != self.hidden_size:
-            self.down = nn.Linear(self.hidden_size, self.output_size, **where)
+        if self.output_size != self.features:
+            self.down = nn.Linear(self.features, self.output_size, **where)
+
+    @property
+    def features(self) -> int:
+        """Channels of the last layer, which `project` reads."""
+        return self.hidden_size
 
     def build(self, where: dict[str, Any]) -> None:
         """Make the layers; `where` has the arguments `device` and `dtype` of torch's modules."""

@@ -18,6 +18,15 @@ BODIES = {
     "trellis": ("trellisnet.core.trellis", "TrellisNet", "TrellisOptions"),
     "lstm": ("trellisnet.baselines.rnn", "LstmBody", "RnnOptions"),
     "gru": ("trellisnet.baselines.rnn", "GruBody", "RnnOptions"),
+    "melis-lstm": ("trellisnet.baselines.melis", "MelisLstmBody", "MelisOptions"),
+    "ind-rnn": ("trellisnet.baselines.ind_rnn", "IndRnnBody", "IndRnnOptions"),
+    "dilated-gru": ("trellisnet.baselines.dilated_gru", "DilatedGruBody", "DilatedGruOptions"),
+    "nas": ("trellisnet.baselines.nas", "NasBody", "HiddenDropoutOptions"),
+    "enas": ("trellisnet.baselines.genotype", "EnasBody", "HiddenDropoutOptions"),
+    "darts": ("trellisnet.baselines.genotype", "DartsBody", "DartsOptions"),
+    "hyper-lstm": ("trellisnet.baselines.hyper_lstm", "HyperLstmBody", "HyperLstmOptions"),
+    "fast-slow-lstm": ("trellisnet.baselines.fast_slow_lstm", "FastSlowLstmBody", "FastSlowLstmOptions"),
+    "rmc": ("trellisnet.baselines.relational_memory", "RelationalMemoryBody", "RelationalMemoryOptions"),
 }
 
 

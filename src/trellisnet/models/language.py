@@ -215,7 +215,7 @@ class TrellisLM(LanguageModel, BuildsItsBody):
             tables count without them.
         output_size: number of channels that the head reads; default `embedding_size` if a tied head "softmax" or
             "cluster" needs that, otherwise `hidden_size`.
-        head: "softmax", "mos", "adaptive" or "cluster".
+        head: "softmax", "mos", "moc", "adaptive" or "cluster".
         vocabulary: the tokens, for methods that take text; saved with the model.
         device, dtype: of the weights; default torch's.
         options: further options of `LanguageOptions` and `TrellisOptions`.

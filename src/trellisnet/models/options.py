@@ -39,11 +39,12 @@ class LanguageOptions(SequenceOptions):
     """The options of a language model beside those of its body.
 
     Args:
-        head: "softmax"; "mos", a mixture of softmaxes; "adaptive", torch's adaptive softmax; or "cluster", an adaptive
-            softmax on the embedding's own vectors. The last two need token ids sorted by frequency.
+        head: "softmax"; "mos", a mixture of softmaxes; "moc", a mixture of contexts; "adaptive", torch's adaptive
+            softmax; or "cluster", an adaptive softmax on the embedding's own vectors. The last two need token ids
+            sorted by frequency.
         tied: the head uses the embedding's vectors; default True for every head that has one vector per token.
-        experts: number of softmaxes of the head "mos"; default 15.
-        latent_dropout: dropout of the experts' vectors of the head "mos".
+        experts: number of softmaxes of the head "mos", or of contexts of the head "moc"; default 15.
+        latent_dropout: dropout of the experts' vectors of the heads "mos" and "moc".
         cutoffs: first token ids of the clusters of rarer tokens, for the heads "adaptive" and "cluster".
         embedding_dropout: dropout of tokens of the vocabulary, at all their places in a batch.
         alpha: weight in the loss of the mean square of the output.

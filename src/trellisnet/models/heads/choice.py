@@ -9,12 +9,13 @@ from torch import nn
 from trellisnet.core.checks import one_of
 from trellisnet.models.heads.adaptive import AdaptiveHead, ClusterHead
 from trellisnet.models.heads.base import Head, new_token_vectors
-from trellisnet.models.heads.mixture import MixtureHead
+from trellisnet.models.heads.mixture import ContextHead, MixtureHead
 from trellisnet.models.heads.softmax import SoftmaxHead
 
 OPTIONS = {  # the options that each head accepts
     "softmax": ("tied",),
     "mos": ("tied", "experts", "latent_dropout"),
+    "moc": ("tied", "experts", "latent_dropout"),
     "adaptive": ("cutoffs",),
     "cluster": ("tied", "cutoffs"),
 }
@@ -33,12 +34,12 @@ def make_head(
     """Build an output head by name.
 
     Args:
-        name: "softmax", "mos", "adaptive" or "cluster".
+        name: "softmax", "mos", "moc", "adaptive" or "cluster".
         features: number of channels that the head reads.
         embedding: (V, E), the token vectors of the embedding, for heads that can share them.
-        tied: use the embedding's vectors in the head; default True for "softmax", "mos" and "cluster".
-        experts: number of softmaxes of "mos"; default 15, as in the paper.
-        latent_dropout: dropout of the experts' vectors of "mos"; default 0.
+        tied: use the embedding's vectors in the head; default True for all heads but "adaptive".
+        experts: number of softmaxes of "mos", or of contexts of "moc"; default 15, as in the paper.
+        latent_dropout: dropout of the experts' vectors of "mos" and "moc"; default 0.
         cutoffs: first token ids of the clusters of "adaptive" and "cluster".
 
     Raises:
@@ -54,14 +55,15 @@ def make_head(
     if name == "adaptive":
         return AdaptiveHead(features, vocab_size, cutoffs, embedding.device, embedding.dtype)
     tied = tied is None or tied
-    if tied and name != "mos" and features != embedding_size:
+    mixture = {"mos": MixtureHead, "moc": ContextHead}.get(name)
+    if tied and mixture is None and features != embedding_size:
         raise ValueError(
             f"tied embeddings need output_size = embedding_size = {embedding_size}, got output_size = {features}; "
             "choose equal sizes or tied=False"
         )
-    size = embedding_size if name == "mos" else features
+    size = features if mixture is None else embedding_size
     weight = embedding if tied else new_token_vectors(vocab_size, size, embedding.device, embedding.dtype)
-    if name == "mos":
+    if mixture is not None:
         experts = 15 if experts is None else experts
-        return MixtureHead(features, weight, experts, latent_dropout or 0.0)
+        return mixture(features, weight, experts, latent_dropout or 0.0)
     return ClusterHead(weight, cutoffs) if name == "cluster" else SoftmaxHead(weight)

@@ -1,4 +1,4 @@
-"""A mixture of softmaxes (Yang, Dai, Salakhutdinov, Cohen, ICLR 2018)."""
+"""A mixture of softmaxes, and a mixture of contexts (Yang, Dai, Salakhutdinov, Cohen, ICLR 2018)."""
 
 from __future__ import annotations
 
@@ -58,3 +58,23 @@ class MixtureHead(Head):
             total = share if total is None else torch.logaddexp(total, share)
         assert total is not None
         return total
+
+
+class ContextHead(MixtureHead):
+    """One softmax over the vocabulary, of the weighted sum of K vectors. They are those of the experts of a mixture.
+
+    The arguments are those of `MixtureHead`.
+    """
+
+    def _context(self, hidden: Tensor) -> Tensor:
+        """Return the weighted sum of the experts' vectors (..., E)."""
+        log_prior, latent = self._mixture(hidden)
+        return (log_prior.exp().to(latent.dtype).unsqueeze(-2) @ latent).squeeze(-2)
+
+    def _nll(self, hidden: Tensor, targets: Tensor) -> Tensor:
+        context = self._context(hidden).flatten(0, -2)
+        return linear_nll(context, self.weight, self.bias, targets.flatten()).view_as(targets)
+
+    def _log_prob(self, hidden: Tensor) -> Tensor:
+        logits = at_least_single(affine(self._context(hidden), self.weight, self.bias))
+        return F.log_softmax(logits, dim=-1)
