@@ -53,6 +53,22 @@ def test_a_classifier_predicts_without_dropout(x):
     assert model.training
 
 
+@pytest.mark.parametrize("lengths", [None, LENGTHS])
+@pytest.mark.parametrize("each_step", [False, True])
+def test_several_depths_in_one_call(x, each_step, lengths):
+    model = regressor(each_step=True, aux_every=3) if each_step else classifier(hidden_dropout=0.5)
+    targets = torch.randn(4, 12, 1) if each_step else torch.tensor([4, 0, 2, 2])
+    found = model.at_depths([6, 1, 3], x, targets, lengths)
+    assert model.training
+    model.eval()
+    for depth, out in zip([6, 1, 3], found, strict=True):
+        expected = model(x, targets, lengths, depth=depth)
+        assert_close(out.prediction, expected.prediction)
+        assert_close(out.loss, expected.loss)
+        assert not out.prediction.requires_grad
+    assert model.at_depths([2, 4], x)[0].loss is None
+
+
 def test_one_value_per_sequence(x):
     model = regressor(num_values=2)
     targets = torch.randn(4, 2)

@@ -19,7 +19,7 @@ SEQUENCES = [
 SEQUENCES += ["--model.num_layers", "5", "--model.dilation", "[1,2,4,8,16]", "--model.hidden_size", "12"]
 WORDS = ["my-text", "--data.options.kind", "words", "--model.hidden_size", "16", "--model.embedding_size", "8"]
 WORDS += ["--model.num_layers", "4", "--model.hidden_dropout", "0", "--model.output_dropout", "0"]
-WORDS += ["--training.steps", "10", "--training.sample", "0"]
+WORDS += ["--training.steps", "10", "--training.sample", "0", "--training.depths", "[[1, [1, 5]]]"]
 COMMON = ["--training.epochs", "2", "--training.log_every", "1", "--training.batch_size", "8"]
 COMMON += ["--training.evaluation_batch", "6", "--training.save_minutes", "0"]
 
@@ -58,6 +58,9 @@ def test_two_processes_learn_as_one(task, tmp_path):
                 assert a[name] == pytest.approx(b[name], abs=1e-5)
         for name, value in a.get("valid", {}).items():
             assert value == pytest.approx(b["valid"][name], abs=1e-4)
+        for depth, found in a.get("depths", {}).items():
+            assert found == pytest.approx(b["depths"][depth], abs=1e-4)
+    assert ("depths" in one[-1]) == (task is WORDS)
 
 
 @pytest.mark.skipif(not distributed.is_available(), reason="this torch has no distributed package")
@@ -72,7 +75,7 @@ def test_two_processes_share_an_adaptive_softmax(tmp_path):
 
 @pytest.mark.skipif(not distributed.is_available(), reason="this torch has no distributed package")
 def test_two_processes_resume_bit_by_bit(tmp_path):
-    """With dropout, whose masks are each process's own, and carried history."""
+    """With dropout, whose masks are each process's own, with carried history and random depths."""
     text = tmp_path / "text.txt"
     text.write_text("".join(f"a line of {i * i % 17} words and {i % 5}\n" for i in range(300)))
     task = [*WORDS, "--data.options.path", str(text), *COMMON, "--model.hidden_dropout", "0.3"]

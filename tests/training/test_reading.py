@@ -51,7 +51,12 @@ def rewrite(run, section, **changes):
         ("model", "output_size", 500, "must be at most hidden_size = 256, got 500"),
         ("model", "body", "lsm", "must be one of 'trellis', 'lstm', 'gru', .*, got 'lsm', did you mean 'lstm'?"),
         ("training", "learning_rate", "fast", "must be a number, got 'fast'"),
-        ("training", "depths", [[0.5]], r"must be a list of \[number, integer\], got \[\[0.5\]\]"),
+        (
+            "training",
+            "depths",
+            [[0.5]],
+            r"must be a list of \[number, integer or \[integer, integer\]\], got \[\[0.5\]\]",
+        ),
         ("data", "options", "path", "must be a mapping, got 'path'"),
         ("data", "name", "ptb-wrd", "must be one of 'ptb-word', .*, did you mean 'ptb-word'?"),
         ("about", "metric", "bit", "must be one of 'perplexity', .* or null, got 'bit', did you mean 'bits'?"),

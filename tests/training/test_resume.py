@@ -28,6 +28,16 @@ EXPERIMENTS = {
         {**DROPOUTS, "history": "discard", "horizon": 3, "head": "mos", "experts": 2},
         {"accumulate": 2, "clip": 0.1, "schedule": "cosine", "warmup": 0.2, "optimiser": "adamw"},
     ),
+    "text, carried, random depths, accumulated": (
+        tiny_text,
+        {**DROPOUTS, "aux_every": 2, "dilation": [1, 2]},
+        {"depths": [(1, (1, 4))], "accumulate": 2, "epochs": 3},
+    ),
+    "text, repackaged, random depths after a fixed one": (
+        tiny_text,
+        {**DROPOUTS, "history": "repackage", "kernel_size": 3},
+        {"depths": [(0.4, 2), (1, (2, 5))], "epochs": 3},
+    ),
     "ragged sequences": (
         lambda: tiny_sequences(ragged=True),
         {**DROPOUTS, "input_dropout": 0.1},

@@ -17,7 +17,7 @@ def text():
 @pytest.mark.parametrize("window", [1, 7, 200])
 def test_the_sum_does_not_depend_on_the_columns(text, options, columns, window):
     lm = TrellisLM(9, 6, 10, num_layers=4, hidden_dropout=0.5, **options)
-    nll, count = stream_columns(lm, text, columns, window, Workers())
+    (nll,), count = stream_columns(lm, text, columns, window, Workers())
     score = lm.score(torch.from_numpy(text.astype(np.int64)))
     assert count == len(text) - 1
     assert nll == pytest.approx(score.nll * count, abs=1e-10)
@@ -28,16 +28,16 @@ def test_the_sum_does_not_depend_on_the_columns(text, options, columns, window):
 def test_processes_share_the_columns(text, processes):
     lm = TrellisLM(9, 6, 10, num_layers=4)
     parts = [stream_columns(lm, text, 5, 10, Workers(rank, processes)) for rank in range(processes)]
-    nll, count = stream_columns(lm, text, 5, 10, Workers())
+    (nll,), count = stream_columns(lm, text, 5, 10, Workers())
     assert sum(part[1] for part in parts) == count
-    assert sum(part[0] for part in parts) == pytest.approx(nll, abs=1e-10)
+    assert sum(part[0][0] for part in parts) == pytest.approx(nll, abs=1e-10)
 
 
 def test_any_depth_is_exact(text):
     lm = TrellisLM(9, 6, 10, num_layers=4).eval()
     ids = torch.from_numpy(text.astype(np.int64))[None]
     for depth in (1, 7):
-        nll, _ = stream_columns(lm, text, 3, 10, Workers(), depth)
+        (nll,), _ = stream_columns(lm, text, 3, 10, Workers(), [depth])
         expected = lm.head.nll(lm.features(ids[:, :-1], depth=depth).output, ids[:, 1:].t()).sum().item()
         assert nll == pytest.approx(expected, abs=1e-10)
 

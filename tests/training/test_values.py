@@ -16,6 +16,7 @@ GOOD = [
     (str | None, "null", None),
     (int | Sequence[int], "[1, 2]", [1, 2]),
     (list[tuple[float, int]], "[[0.5, 3]]", [(0.5, 3)]),
+    (list[tuple[float, int | tuple[int, int]]], "[[0.5, 3], [1, [1, 4]]]", [(0.5, 3), (1.0, (1, 4))]),
     (Literal["sgd", "adam"], "adam", "adam"),
 ]
 BAD = [

@@ -17,6 +17,7 @@ def evaluate(
     split: str = "test",
     model: Literal["best", "last"] = "best",
     evaluation: Literal["streaming", "windows"] | None = None,
+    depths: str | None = None,
     cache_size: int | None = None,
     cache_theta: float | None = None,
     cache_share: float | None = None,
@@ -35,6 +36,8 @@ def evaluate(
         split: valid or test.
         model: the best model by validation, or the one of the last epoch.
         evaluation: streaming (exact), or windows as in training, the authors' protocol; default that of the run.
+        depths: numbers of layers, such as 1,2,4,8: the metrics at each of them, where possible in one pass; default the
+            model's own.
         cache_size: number of steps in a continuous cache; default no cache.
         cache_theta: sharpness of the cache; default 0.3.
         cache_share: share of the cache in the mixture; default 0.1.
@@ -49,6 +52,9 @@ def evaluate(
     _check_belong("--cache_size or --dynamic_rate", adapting or None, limit=limit)
     if adapting and evaluation is not None:
         raise ValueError("--evaluation cannot be chosen with --cache_size or --dynamic_rate, which read a stream")
+    if adapting and depths is not None:
+        raise ValueError("--depths cannot be chosen with --cache_size or --dynamic_rate")
+    chosen = None if depths is None else _numbers("--depths", depths)
     if limit is not None:
         positive_int("--limit", limit, minimum=2)
     if dynamic_window is not None:
@@ -64,7 +70,11 @@ def evaluate(
         raise ValueError(f"--split must be one of {', '.join(task.splits)}, got {split!r}")
     if not adapting:
         protocol = task.protocol(evaluation)
-        _show(task.evaluate_alone(split, evaluation), split)
+        if chosen is None:
+            _show(task.evaluate_alone(split, evaluation), split)
+        else:
+            for depth, metrics in task.evaluate_depths(split, chosen, evaluation).items():
+                _show(metrics, f"{split}, depth {depth}")
         print(f"({protocol})")
         return
     cache = None if cache_size is None else ContinuousCache(cache_size, **_given(theta=cache_theta, share=cache_share))
@@ -81,6 +91,14 @@ def _check_belong(owner: str, value: float | None, **options: float | None) -> N
     for name, option in options.items():
         if option is not None and value is None:
             raise ValueError(f"--{name} belongs to {owner}, which is not given")
+
+
+def _numbers(name: str, text: str) -> list[int]:
+    """Parse integers >= 1 that are separated by commas."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() and int(part) for part in parts):
+        raise ValueError(f"{name} must be integers >= 1 separated by commas, such as 1,2,4,8, got {text!r}")
+    return [int(part) for part in parts]
 
 
 def _given(**options: float | None) -> dict[str, Any]:

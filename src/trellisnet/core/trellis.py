@@ -122,6 +122,11 @@ class TrellisNet(TrellisOptions, nn.Module):
         return 1 + sum(sorted(spans[1:])[min(crossings, len(spans) - 1) :])
 
     @property
+    def nested_depths(self) -> bool:
+        """Whether the level above layer n is the output at depth n: no layer depends on those above it."""
+        return True
+
+    @property
     def input_scale(self) -> float | None:
         """The bound of a uniform embedding times sqrt(embedding_size) that suits `init`; None: it has no preference.
 

@@ -16,14 +16,16 @@ before the first step of a sequence. `forward` may accept further keyword argume
     aux       return the outputs of inner layers (layers, T, B, D) as a third result, one per `aux_every` layers; the
               body has an attribute `aux_every`
 
-Two further attributes are optional. `for_inference()` returns an equal body for many calls on the same weights.
+Three further attributes are optional. `for_inference()` returns an equal body for many calls on the same weights.
 `input_scale` is the bound of the initial embedding values times the square root of the embedding size; None or absent:
-the bound is 0.1.
+the bound is 0.1. `nested_depths` is True if the outputs of inner layers are those of calls of smaller `depth`, so that
+one call serves several depths; `aux_every` can then be changed between calls.
 """
 
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -121,6 +123,49 @@ def run_body(
         output, after = _last(output, tail, lengths) if whole else output, None
     _check_state(name, after, x.shape[1])
     return BodyOutput(output, after, cast("Tensor", result[2]) if aux else None)
+
+
+def nests_depths(body: nn.Module) -> bool:
+    """Whether one call gives the outputs at several depths: see `nested_depths` of the protocol."""
+    return bool(getattr(body, "nested_depths", False))
+
+
+def run_depths(
+    body: nn.Module,
+    x: Tensor,
+    state: State = None,
+    *,
+    depths: Sequence[int | None],
+    lengths: Sequence[int] | Tensor | None = None,
+    tail: int | None = None,
+) -> tuple[list[Tensor], State]:
+    """Return the outputs at one or several depths, and the state of the deepest, all of one call of the body.
+
+    Args:
+        body: a module that follows the body protocol; for several depths one of `nests_depths`.
+        x: (T, B, C).
+        state: the state to start from, which an equal call returned; None: the start of a sequence.
+        depths: numbers of layers; a single None is the body's own.
+        lengths: the length of each sequence; default T.
+        tail: return the last n steps of each sequence only, and no state.
+
+    Raises:
+        ValueError: there are several depths, and the body runs at one depth per call.
+    """
+    if len(depths) == 1:
+        out = run_body(body, x, state, lengths=lengths, tail=tail, depth=depths[0])
+        return [out.output], out.state
+    if not nests_depths(body):
+        raise ValueError(f"body {type(body).__name__} runs at one depth per call, got depths {list(depths)}")
+    levels = [positive_int("depths", depth) for depth in depths]
+    net, every = cast("Any", body), math.gcd(*levels)
+    own, net.aux_every = net.aux_every, every
+    try:
+        out = run_body(body, x, state, lengths=lengths, tail=tail, depth=max(levels), aux=True)
+    finally:
+        net.aux_every = own
+    assert out.aux is not None
+    return [out.aux[level // every - 1] for level in levels], out.state
 
 
 def _check_output(name: str, output: object, expected: tuple[Any, ...]) -> None:

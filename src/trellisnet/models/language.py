@@ -155,11 +155,13 @@ class LanguageModel(TextMethods):
             depth: number of layers; default the body's own.
             aux: also return the outputs of inner layers.
         """
+        return run_body(self.net, self.vectors(ids), state, lengths=lengths, tail=tail, depth=depth, aux=aux)
+
+    def vectors(self, ids: Tensor) -> Tensor:
+        """Embed a text (B, T) as the input (T, B, E) of the body; with dropout in training mode."""
         token_dropout = self.options.embedding_dropout if self.training else 0.0
-        vectors = embed(ids.t(), self.embedding.weight, token_dropout)  # (T, B, E)
-        if self.training:
-            vectors = masked(vectors, channel_mask(vectors, self.options.input_dropout))
-        return run_body(self.net, vectors, state, lengths=lengths, tail=tail, depth=depth, aux=aux)
+        vectors = embed(ids.t(), self.embedding.weight, token_dropout)
+        return masked(vectors, channel_mask(vectors, self.options.input_dropout)) if self.training else vectors
 
     def _loss(self, features: BodyOutput, targets: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         mask = self._output_mask(features.output)

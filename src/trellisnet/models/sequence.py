@@ -17,7 +17,7 @@ from trellisnet.core.options import TrellisOptions
 from trellisnet.core.precision import without_autocast
 from trellisnet.core.trellis import TrellisNet
 from trellisnet.models.bodies import options_of
-from trellisnet.models.body import State, check_body, detach, run_body
+from trellisnet.models.body import State, check_body, detach, run_body, run_depths
 from trellisnet.models.dropout import channel_mask, masked
 from trellisnet.models.heads.base import affine, at_least_single, to_compute
 from trellisnet.models.options import SequenceOptions, aux_weight_for, split_options
@@ -84,21 +84,12 @@ class SequenceModel(Pretrained):
                 one.
             depth: number of layers; default the body's own. Not every body accepts it.
         """
-        if isinstance(x, PackedSequence):
-            if lengths is not None:
-                raise ValueError("lengths must not be given with a PackedSequence, which has its own")
-            x, lengths = pad_packed_sequence(x, batch_first=True)
-        if not isinstance(x, Tensor) or x.dim() != 3:
-            got = tuple(x.shape) if isinstance(x, Tensor) else type(x).__name__
-            raise ValueError(f"x must be (B, T, C) or a PackedSequence, got {got}")
-        if not x.is_floating_point():
-            raise TypeError(f"x must be of floating-point numbers, got {x.dtype}")
+        x, lengths = _padded(x, lengths)
         steps_first = x.transpose(0, 1)
         if self.training:
             steps_first = masked(steps_first, channel_mask(steps_first, self.options.input_dropout))
         with_aux = self.training and targets is not None and bool(self.aux_weight)
-        tail = None if self.each_step else 1
-        out = run_body(self.net, steps_first, state, lengths=lengths, tail=tail, depth=depth, aux=with_aux)
+        out = run_body(self.net, steps_first, state, lengths=lengths, tail=self._steps, depth=depth, aux=with_aux)
         mask = channel_mask(out.output, self.options.output_dropout) if self.training else None
         prediction = self._read_out(masked(out.output, mask))
         result = SequenceOutput(prediction, state=detach(out.state))
@@ -113,11 +104,49 @@ class SequenceModel(Pretrained):
             result.parts = {name: part.detach() for name, part in parts.items()}
         return result
 
+    def at_depths(
+        self, depths: Sequence[int], x: Tensor | PackedSequence, targets: Tensor | None = None, lengths: Lengths = None
+    ) -> list[SequenceOutput]:
+        """Read sequences without dropout and predict at several depths, in one pass; the arguments are those of a call.
+
+        Raises:
+            ValueError: there are several depths, and the body does not give them in one pass.
+        """
+        with self.reading():
+            x, lengths = _padded(x, lengths)
+            outputs, _ = run_depths(self.net, x.transpose(0, 1), depths=depths, lengths=lengths, tail=self._steps)
+            results = [SequenceOutput(self._read_out(output)) for output in outputs]
+            if targets is not None:
+                inside = None if lengths is None or not self.each_step else _not_padding(lengths, x)
+                for result in results:
+                    checked = self._check_targets(targets, result.prediction)
+                    result.loss = self._loss(result.prediction, checked, inside)
+            return results
+
+    @property
+    def _steps(self) -> int | None:
+        """The number of last steps that predict; None: all."""
+        return None if self.each_step else 1
+
     def _read_out(self, output: Tensor) -> Tensor:
         """Map an output (T, B, D) to (B, T, values), or (1, B, D) to (B, values)."""
         with without_autocast(output.device.type):
             values = at_least_single(affine(to_compute(output), self.readout.weight, self.readout.bias))
         return values.transpose(0, 1) if self.each_step else values[0]
+
+
+def _padded(x: Tensor | PackedSequence, lengths: Lengths) -> tuple[Tensor, Lengths]:
+    """Check sequences; return them as (B, T, C), with their lengths."""
+    if isinstance(x, PackedSequence):
+        if lengths is not None:
+            raise ValueError("lengths must not be given with a PackedSequence, which has its own")
+        x, lengths = pad_packed_sequence(x, batch_first=True)
+    if not isinstance(x, Tensor) or x.dim() != 3:
+        got = tuple(x.shape) if isinstance(x, Tensor) else type(x).__name__
+        raise ValueError(f"x must be (B, T, C) or a PackedSequence, got {got}")
+    if not x.is_floating_point():
+        raise TypeError(f"x must be of floating-point numbers, got {x.dtype}")
+    return x, lengths
 
 
 def _not_padding(lengths: Sequence[int] | Tensor, x: Tensor) -> Tensor:

@@ -31,19 +31,35 @@ def check_config(config: Config, processes: int = 1) -> None:
         )
     if training.tensorboard and find_spec("tensorboard") is None:
         raise ImportError("training.tensorboard needs the tensorboard package, of the extra 'tensorboard'")
-    shares = [share for share, _ in training.depths]
-    if shares != sorted(set(shares)) or not all(0 < share < 1 for share in shares):
-        raise ValueError(
-            f"training.depths must be [share of the epochs, depth] with rising shares between 0 and 1, "
-            f"got {training.depths}"
-        )
-    for _, depth in training.depths:
-        positive_int("a depth of training.depths", depth)
+    _check_depths(training)
     if training.depths and config.model.body in BODIES and not chooses_depth(config.model.body):
         raise ValueError(
             f"training.depths needs a body with a depth of each call, such as 'trellis': got {training.depths} and "
             f"model.body={config.model.body}"
         )
+
+
+def _check_depths(training: TrainingConfig) -> None:
+    shares = [share for share, _ in training.depths]
+    if shares != sorted(set(shares)) or not all(0 < share <= 1 for share in shares):
+        raise ValueError(
+            f"training.depths must be [share of the epochs, depth] with rising shares between 0 and 1, "
+            f"got {training.depths}"
+        )
+    for share, depth in training.depths:
+        if not isinstance(depth, tuple):
+            positive_int("a depth of training.depths", depth)
+            if share == 1:
+                raise ValueError(
+                    f"training.depths: a share of 1 needs a range [lowest, highest], got the depth {depth}: "
+                    f"set model.num_layers to train at one depth in all epochs"
+                )
+            continue
+        if len(depth) != 2:
+            raise ValueError(f"a range of training.depths must be [lowest, highest], got {list(depth)}")
+        lowest, highest = (positive_int("a depth of training.depths", bound) for bound in depth)
+        if lowest > highest:
+            raise ValueError(f"a range of training.depths must be [lowest, highest] in this order, got {list(depth)}")
 
 
 def _check_numbers(training: TrainingConfig) -> None:

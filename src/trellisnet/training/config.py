@@ -12,6 +12,7 @@ from typing_extensions import Self
 from trellisnet.data.kinds import Kind
 from trellisnet.models.bodies import BODIES, body_options
 from trellisnet.models.options import LanguageOptions, SequenceOptions
+from trellisnet.training.depths import Depth
 
 TEXT_DEFAULTS: dict[str, Any] = {"steps": 64, "evaluation": "streaming", "sample": 400}  # options that only text has
 FOLLOWS = ("staggered",)  # options of a body that are derived from others
@@ -166,9 +167,11 @@ class TrainingConfig:
         patience: number of evaluations for plateau and `average`.
         warmup: share of all steps in which the learning rate increases linearly, for every schedule.
         average: switch to averaged weights when validation stalls (NT-ASGD).
-        stop_early: stop when the last n evaluations have not improved on the best; not while `depths` applies.
-        depths: train the first epochs at other depths: a list of [share of the epochs, depth], rounded down to whole
-            epochs; the remaining epochs train at `num_layers`.
+        stop_early: stop when the last n evaluations have not improved on the best; not before the last of `depths`.
+        depths: train at other depths: a list of [share of the epochs, depth], where a share is rounded down to whole
+            epochs and the remaining epochs train at `num_layers`. A depth is an integer, or a range [lowest, highest]
+            from which every step draws its own; validation is then at `num_layers`. A range may have the share 1: all
+            epochs.
         precision: float32 or bfloat16 (mixed).
         evaluate_every: epochs between evaluations.
         evaluation: text only: streaming (exact, the default), or windows as in training, the authors' protocol.
@@ -198,7 +201,7 @@ class TrainingConfig:
     warmup: float = 0.0
     average: bool = False
     stop_early: int | None = None
-    depths: list[tuple[float, int]] = field(default_factory=list)
+    depths: list[tuple[float, Depth]] = field(default_factory=list)
     precision: Literal["float32", "bfloat16"] = "float32"
     evaluate_every: int = 1
     evaluation: Literal["streaming", "windows"] | None = None
@@ -212,17 +215,22 @@ class TrainingConfig:
     sample: int | None = None
 
     def __post_init__(self) -> None:
-        self.depths = [(share, depth) for share, depth in self.depths]  # YAML has no tuples
+        # YAML has no tuples
+        self.depths = [(share, tuple(depth) if isinstance(depth, list) else depth) for share, depth in self.depths]
 
-    def depth_in(self, epoch: int) -> int | None:
-        """The depth of an epoch, counted from 0; None is the model's own depth, as in the last epoch.
+    def depth_in(self, epoch: int) -> Depth | None:
+        """The depth of an epoch, counted from 0; None is the model's own, as in the last epoch unless a share is 1.
 
         >>> [TrainingConfig(epochs=5, depths=[(0.4, 2), (0.6, 4)]).depth_in(epoch) for epoch in range(5)]
         [2, 2, 4, None, None]
+        >>> [TrainingConfig(epochs=3, depths=[(0.5, 2), (1, (1, 4))]).depth_in(epoch) for epoch in range(3)]
+        [2, (1, 4), (1, 4)]
         """
         last = self.epochs - 1
-        ends = ((min(math.floor(share * self.epochs + 1e-9), last), depth) for share, depth in self.depths)
-        return next((depth for end, depth in ends if epoch < end), None)
+        for share, depth in self.depths:
+            if share == 1 or epoch < min(math.floor(share * self.epochs + 1e-9), last):
+                return depth
+        return None
 
 
 @dataclass

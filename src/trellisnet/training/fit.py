@@ -207,4 +207,6 @@ def _conclude(run: Run, task: Task, metrics: Metrics, progress: Progress) -> Non
         progress.say(f"a sample of generated text:\n\n{sample['prompt']}{sample['text']}\n")
     for split, values in metrics.items():
         progress.say(f"best model, {split}: {in_one_line(values)} ({task.protocol()})")
+    for depth, values in run.metrics()[-1].get("depths", {}).items():
+        progress.say(f"best model at depth {depth}, {task.valid_split}: {in_one_line(values)}")
     progress.say(f"report: {report}")

@@ -18,6 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 from trellisnet.data.batches import Batch
 from trellisnet.models.body import State, pack_state, unpack_state
 from trellisnet.training.checkpoints import generator_states, load_latest, save_checkpoint, saved_steps, set_generators
+from trellisnet.training.depths import Depth, described, draw, shown_depths, validated
 from trellisnet.training.distribution import Workers, parallel
 from trellisnet.training.means import RunningMeans
 from trellisnet.training.optimisation import Average, LearningRate, make_optimiser, stalled, without_progress
@@ -70,10 +71,10 @@ class Trainer:
             while self.batches.epoch < self.config.epochs and not self._stalled_for_good():
                 depth = self._depth()
                 if self.config.depths:
-                    self.progress.say(f"epoch {self.batches.epoch + 1}: depth {depth or 'of the model'}")
+                    self.progress.say(f"epoch {self.batches.epoch + 1}: depth {described(depth)}")
                 self._train_epoch(model)
-                self._after_epoch(depth)
-                if self._depth() != depth:
+                self._after_epoch(validated(depth))
+                if validated(self._depth()) != validated(depth):
                     self.validation_scores = []  # scores at another depth are not comparable
                     self.average = Average(self.parameters)
                 self.save()
@@ -105,13 +106,14 @@ class Trainer:
         self.optimiser.zero_grad(set_to_none=True)
         totals = {"": torch.zeros((), device=self.workers.device)}  # the loss, and its parts by name
         pieces = batch.split(self.config.accumulate)
+        depth = draw(self._depth(), self.config.seed, self.step)
         for i, piece in enumerate(pieces):
             last = i + 1 == len(pieces)
             quiet = model.no_sync() if isinstance(model, DistributedDataParallel) and not last else nullcontext()
             share = len(piece.inputs) / len(batch.inputs)
             with quiet:
                 with self._autocast():
-                    loss, parts, self.carried[i] = self.task.loss(model, piece, self.carried[i], self._depth())
+                    loss, parts, self.carried[i] = self.task.loss(model, piece, self.carried[i], depth)
                 loss = loss * share
                 loss.backward()
             totals[""] += loss.detach()
@@ -134,7 +136,7 @@ class Trainer:
         return self.task.size(batch) * self.workers.count
 
     def _after_epoch(self, depth: int | None) -> None:
-        """Evaluate at the trained depth, decay the learning rate, save the model if it is the best so far."""
+        """Evaluate at a depth, decay the learning rate, save the model if it is the best so far."""
         epoch = self.batches.epoch
         if epoch % self.config.evaluate_every and epoch < self.config.epochs:
             return
@@ -155,17 +157,21 @@ class Trainer:
 
     def evaluate(self, split: str, depth: int | None = None) -> dict[str, float]:
         """Metrics of a split, over all processes."""
-        return self.task.metrics(self.workers.sum(self.task.evaluate(split, self.workers, depth=depth)))
+        (sums,) = self.task.evaluate(split, self.workers, depths=[depth])
+        return self.task.metrics(self.workers.sum(sums))
 
     def _finish(self) -> dict[str, dict[str, float]]:
-        """Save the last model; evaluate the best one on all splits except the training split."""
+        """Save the last model; evaluate the best one on all splits but the training split, and at the drawn depths."""
         with self.average.in_use():
             if self.workers.first:
                 save_model(self.model, self.run.folder / "last")
         self.workers.wait()
         load_weights(self.model, self.run.folder / "best")
         metrics = {split: self.evaluate(split) for split in self.task.splits if split != "train"}
-        self._add_metrics({"epoch": self.batches.epoch, "step": self.step, "best": metrics})
+        entry = {"epoch": self.batches.epoch, "step": self.step, "best": metrics}
+        if depths := shown_depths(depth for _, depth in self.config.depths):
+            entry["depths"] = self.task.evaluate_depths(self.task.valid_split, depths, workers=self.workers)
+        self._add_metrics(entry)
         return metrics
 
     def save(self) -> None:
@@ -256,8 +262,8 @@ class Trainer:
             return nullcontext()
         return torch.autocast(self.workers.device.type, dtype=torch.bfloat16)
 
-    def _depth(self) -> int | None:
-        """The depth of the current epoch; None is the model's own depth."""
+    def _depth(self) -> Depth | None:
+        """The depth of the current epoch, or its range; None is the model's own depth."""
         return self.config.depth_in(self.batches.epoch)
 
     def _not_a_number(self, what: str, rate: float) -> None:
@@ -272,8 +278,8 @@ class Trainer:
         self.progress.say(f"{where}: step skipped")
 
     def _stalled_for_good(self) -> bool:
-        patience = self.config.stop_early
-        if patience is None or self._depth() is not None or not without_progress(self.validation_scores, patience):
+        patience, last = self.config.stop_early, self.config.depth_in(self.config.epochs - 1)
+        if patience is None or self._depth() != last or not without_progress(self.validation_scores, patience):
             return False
         self.progress.say(f"stopped early: no improvement in {patience} evaluations")
         return True

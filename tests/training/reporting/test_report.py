@@ -156,6 +156,23 @@ def test_numbers_that_are_none(tmp_path):
     assert not re.search(r'[ ="](nan|inf)\b', "".join(charts))
 
 
+DEPTHS = {str(depth): {"loss": 4.0, "perplexity": 60 + 30 / depth} for depth in (1, 2, 4)}
+
+
+def test_quality_over_depth(tmp_path):
+    run = make_run(tmp_path / "run", depths=[(0.5, 3), (1, (1, 2))])
+    finish(run)
+    assert "Quality over depth" not in report(run)
+    run.add_metrics({"epoch": 4, "step": 200, "best": METRICS, "depths": DEPTHS})
+    content = report(run)
+    assert content.count("<svg") == 4
+    assert "Validation perplexity over depth" in content
+    assert "Trained at depths 1 to 2, drawn anew for every step." in content
+    found = rows(content)
+    start = found.index(["depth", "perplexity"])
+    assert found[start + 1 : start + 4] == [["1", "90.00"], ["2", "75.00"], ["4", "67.50"]]
+
+
 def test_samples_are_shown_as_they_are(tmp_path):
     run = make_run(tmp_path / "run", About("<i>title</i>", "perplexity"))
     text = "\n<script>alert('x')</script></pre>\x00\x1b[31m\r\ud800 \u202e end\n"
@@ -204,10 +221,12 @@ def test_without_matplotlib_the_report_has_its_tables_and_says_how_to_get_figure
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     run = make_run(tmp_path / "run")
     finish(run, confusion={"labels": [0, 1], "counts": [[5, 1], [0, 9]]}, predictions={"target": [], "predicted": []})
+    run.add_metrics({"epoch": 4, "step": 200, "depths": DEPTHS})
     content = report(run)
     assert "<svg" not in content
     assert content.count("The figures need matplotlib: pip install &#x27;trellisnet[plots]&#x27;") == 1
     assert ["perplexity", "60.34", "58.56", "56.97"] in rows(content)
+    assert ["4", "67.50"] in rows(content)
     assert "Confusion matrix" not in content
 
 

@@ -34,6 +34,7 @@ def write_report(run: Run) -> Path:
         f"<h1>{escaped(title)}</h1>\n<p>{escaped(_one_line(summary))}</p>",
         section("Result", _result(summary)),
         section("Learning curves", _curves(summary) if drawn else f"<p class='soft'>The {escaped(MISSING)}</p>"),
+        section("Quality over depth", *_depths(summary, drawn)),
         section("Samples", *_samples(summary.result.get("samples") or [])),
         section("Confusion matrix", _confusion(summary.result.get("confusion")) if drawn else ""),
         section("Predictions", _predictions(summary.result.get("predictions")) if drawn else ""),
@@ -128,6 +129,25 @@ def validation_chart(metric: Metric, series: Sequence[Series]) -> str:
     """A validation metric over steps."""
     series = [replace(one, points=[(x, metric.scaled(y)) for x, y in one.points]) for one in series]
     return line_chart(f"Validation {metric}", series, "step", metric.axis, log=metric.logarithmic)
+
+
+def _depths(summary: Summary, drawn: bool) -> list[str]:
+    """The validation of the best model at several depths, as a chart and a table."""
+    metric = summary.metric
+    points = [(depth, found[metric.name]) for depth, found in summary.depths if metric and metric.name in found]
+    if metric is None or not points:
+        return []
+    ranges = [depth for _, depth in summary.config.training.depths if isinstance(depth, tuple)]
+    trained = " and ".join(f"{lowest} to {highest}" for lowest, highest in ranges)
+    caption = f"Best model, validation. Trained at depths {trained}, drawn anew for every step."
+    rows = [[depth, formatted(value, metric)] for depth, value in points]
+    shown = [Series("", [(depth, metric.scaled(value)) for depth, value in points])]
+    title = f"Validation {metric} over depth"
+    chart = line_chart(title, shown, "depth", metric.axis, log=metric.logarithmic) if drawn else ""
+    return [
+        figure(chart, caption) if drawn else f"<p class='soft'>{escaped(caption)}</p>",
+        table(["depth", metric], rows, numbers=True),
+    ]
 
 
 def _samples(samples: Sequence[Mapping[str, str]]) -> list[str]:

@@ -28,6 +28,7 @@ class Summary:
         parts: (step, value) of each part of the training loss, by name.
         rates: (step, learning rate).
         valid: (epoch, step, validation metrics).
+        depths: (depth, validation metrics of the best model), if training drew depths from a range and is finished.
         steps: number of steps so far.
         result: content of result.json; empty until the run is finished.
         environment: content of environment.json.
@@ -43,6 +44,7 @@ class Summary:
     parts: dict[str, list[Point]]
     rates: list[Point]
     valid: list[tuple[int, int, dict[str, float]]]
+    depths: list[tuple[int, dict[str, float]]]
     steps: int
     result: dict[str, Any]
     environment: dict[str, Any]
@@ -90,6 +92,7 @@ def summarise(run: Run) -> Summary:
         parts=_parts(entries),
         rates=[(entry["step"], entry["learning_rate"]) for entry in entries if "learning_rate" in entry],
         valid=valid,
+        depths=[(int(depth), found) for entry in entries for depth, found in entry.get("depths", {}).items()],
         steps=entries[-1]["step"] if entries else 0,
         result=result,
         environment=run.read_json("environment.json") or {},

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
+from trellisnet.core.checks import positive_int
 from trellisnet.data.batches import Batch, Batches
 from trellisnet.data.files.columns import Columns
 from trellisnet.models.bodies import name_of, options_of
@@ -56,15 +57,15 @@ class Task(ABC):
         self.config = self._with_defaults(config)
         self.model = self.build_model() if model is None else model
         self.check_model()
-        self._check_depths()
+        self._check_depths("training.depths", self.config.training.depths)
         self.config = replace(self.config, model=resolved(self.config.model, self.model))
         self.training = self.config.training
 
-    def _check_depths(self) -> None:
-        depths, chooses = self.config.training.depths, isinstance(self.model, Pretrained)
+    def _check_depths(self, name: str, depths: Sequence[Any]) -> None:
+        chooses = isinstance(self.model, Pretrained)
         if depths and not (chooses and accepts(self.model.net, "depth")):
             kind = type(self.model.net if chooses else self.model).__name__
-            raise ValueError(f"training.depths needs a body with a depth of each call: got {depths} and {kind}")
+            raise ValueError(f"{name} needs a body with a depth of each call: got {depths} and {kind}")
 
     def _with_defaults(self, config: Config) -> Config:
         """The configuration with the defaults of the task; a ValueError for options of other tasks."""
@@ -89,8 +90,10 @@ class Task(ABC):
         """The loss of a batch, its parts by name, and the state that is carried to the next batch."""
 
     @abstractmethod
-    def evaluate(self, split: str, workers: Workers, evaluation: str | None = None, depth: int | None = None) -> Sums:
-        """Sums over this process's share of a split."""
+    def evaluate(
+        self, split: str, workers: Workers, evaluation: str | None = None, depths: Sequence[int | None] = (None,)
+    ) -> list[Sums]:
+        """Sums over this process's share of a split, at each depth; None is the model's own."""
 
     @abstractmethod
     def metrics(self, sums: Sums) -> dict[str, float]:
@@ -133,7 +136,28 @@ class Task(ABC):
 
     def evaluate_alone(self, split: str, evaluation: str | None = None) -> dict[str, float]:
         """Metrics of a split, computed in this process only."""
-        return self.metrics(self.evaluate(split, Workers(device=self.device), evaluation))
+        (sums,) = self.evaluate(split, Workers(device=self.device), evaluation)
+        return self.metrics(sums)
+
+    def evaluate_depths(
+        self, split: str, depths: Sequence[int], evaluation: str | None = None, workers: Workers | None = None
+    ) -> dict[int, dict[str, float]]:
+        """Metrics of a split at each depth, in one pass where the body allows it.
+
+        Args:
+            split: name of the split.
+            depths: numbers of layers.
+            evaluation: as for `evaluate`.
+            workers: the processes that share the work; default this one only.
+
+        Raises:
+            ValueError, TypeError: if a depth is not a positive integer, or the body has no depth of each call.
+        """
+        self._check_depths("depths", depths)
+        chosen = list(dict.fromkeys(positive_int("depths", depth) for depth in depths))
+        team = Workers(device=self.device) if workers is None else workers
+        found = self.evaluate(split, team, evaluation, chosen)
+        return {depth: self.metrics(team.sum(sums)) for depth, sums in zip(chosen, found, strict=True)}
 
     def evaluate_adapting(
         self, split: str, limit: int | None = None, **adaptation: Any

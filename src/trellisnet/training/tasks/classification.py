@@ -40,8 +40,7 @@ class ClassificationTask(SequenceTask):
     def prediction_shape(self, batch: Batch) -> tuple[int, ...]:
         return len(batch.inputs), self.data.output_size
 
-    def judge(self, batch: Batch, depth: int | None) -> Sums:
-        out = self.call(self.model, batch, depth)
+    def judge(self, batch: Batch, out: Any) -> Sums:
         right = out.prediction.argmax(1).eq(batch.targets).sum().item()
         return {"loss": out.loss.item() * len(batch.targets), "accuracy": right, "count": len(batch.targets)}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -79,11 +79,17 @@ class LanguageTask(Task):
         out = model(batch.inputs, batch.targets, carried if batch.continues else None, depth=depth)
         return out.loss, out.parts, out.state
 
-    def evaluate(self, split: str, workers: Workers, evaluation: str | None = None, depth: int | None = None) -> Sums:
+    def evaluate(
+        self, split: str, workers: Workers, evaluation: str | None = None, depths: Sequence[int | None] = (None,)
+    ) -> list[Sums]:
         if (evaluation or self.training.evaluation) == "streaming":
             ids = self.data.splits[split]
-            nll, count = stream_columns(self.model, ids, self.training.evaluation_batch, self.window, workers, depth)
-            return {"nll": nll, "count": float(count)}
+            nlls, count = stream_columns(self.model, ids, self.training.evaluation_batch, self.window, workers, depths)
+            return [{"nll": nll, "count": float(count)} for nll in nlls]
+        # one pass per depth, because a repackaged history depends on it
+        return [self._evaluate_windows(split, workers, depth) for depth in depths]
+
+    def _evaluate_windows(self, split: str, workers: Workers, depth: int | None) -> Sums:
         sums, carried = {"nll": 0.0, "count": 0.0}, None
         batch_size = self.training.batch_size
         with self.model.reading():

@@ -46,8 +46,8 @@ class RegressionTask(SequenceTask):
         if isinstance(self.model, SequenceRegressor) and self.model.each_step != expected:
             raise ValueError(f"model must have each_step = {expected} for the targets of {self.data.name}")
 
-    def judge(self, batch: Batch, depth: int | None) -> Sums:
-        difference = self.call(self.model, batch, depth).prediction - batch.targets
+    def judge(self, batch: Batch, out: Any) -> Sums:
+        difference = out.prediction - batch.targets
         if self.data.each_step and batch.lengths is not None:
             difference = difference[torch.arange(difference.shape[1]) < batch.lengths[:, None]]
         return {

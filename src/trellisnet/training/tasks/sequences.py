@@ -17,6 +17,7 @@ from trellisnet.data.files.columns import Columns
 from trellisnet.data.sequences.data import SequenceData
 from trellisnet.data.sequences.given import padded
 from trellisnet.data.sequences.inputs import read_inputs
+from trellisnet.models.body import nests_depths
 from trellisnet.models.pretrained import Pretrained, reading
 from trellisnet.training.config import TEXT_DEFAULTS, Config
 from trellisnet.training.distribution import Workers
@@ -113,25 +114,35 @@ class SequenceTask(Task):
         out = self.call(model, batch, depth)
         return out.loss, getattr(out, "parts", {}), None
 
-    def evaluate(self, split: str, workers: Workers, evaluation: str | None = None, depth: int | None = None) -> Sums:
+    def evaluate(
+        self, split: str, workers: Workers, evaluation: str | None = None, depths: Sequence[int | None] = (None,)
+    ) -> list[Sums]:
         size = -(-self.training.evaluation_batch // workers.count) * workers.count
         batches = self.data.batches(split, size, rank=workers.rank, world_size=workers.count)
-        sums = dict.fromkeys(self.summed if self.predicts else ("loss", "count"), 0.0)
+        sums = [dict.fromkeys(self.summed if self.predicts else ("loss", "count"), 0.0) for _ in depths]
         with reading(self.model):
             for batch in batches:
                 moved = batch.to(workers.device)
-                judged = self.judge(moved, depth) if self.predicts else self._judge_loss(moved)
-                for name, value in judged.items():
-                    sums[name] += value
+                for total, out in zip(sums, self.outputs(moved, depths), strict=True):
+                    judged = self.judge(moved, out) if self.predicts else self._judge_loss(moved, out)
+                    for name, value in judged.items():
+                        total[name] += value
         return sums
 
-    @abstractmethod
-    def judge(self, batch: Batch, depth: int | None) -> Sums:
-        """Sums over the items of a batch, with the keys `summed`."""
+    def outputs(self, batch: Batch, depths: Sequence[int | None]) -> Sequence[Any]:
+        """The model's outputs for a batch at each depth, in one pass if the body allows it."""
+        if len(depths) > 1 and nests_depths(self.model.net):
+            found: Sequence[Any] = self.model.at_depths(depths, batch.inputs, batch.targets, batch.lengths)
+            return found
+        return [self.call(self.model, batch, depth) for depth in depths]
 
-    def _judge_loss(self, batch: Batch) -> Sums:
+    @abstractmethod
+    def judge(self, batch: Batch, out: Any) -> Sums:
+        """Sums over the items of a batch, from the model's output for it, with the keys `summed`."""
+
+    def _judge_loss(self, batch: Batch, out: Any) -> Sums:
         count = len(batch.inputs)
-        return {"loss": self.call(self.model, batch).loss.item() * count, "count": count}
+        return {"loss": out.loss.item() * count, "count": count}
 
     def metrics(self, sums: Sums) -> dict[str, float]:
         return self.measure(sums) if self.predicts else {"loss": sums["loss"] / sums["count"]}

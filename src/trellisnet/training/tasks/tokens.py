@@ -14,6 +14,7 @@ from trellisnet.data.batches import Batch
 from trellisnet.data.files.columns import Columns
 from trellisnet.data.sequences.data import SequenceData
 from trellisnet.data.sequences.inputs import read_inputs
+from trellisnet.models.body import nests_depths, run_depths
 from trellisnet.models.build import build_language_model
 from trellisnet.models.heads import IGNORED
 from trellisnet.models.language import LanguageModel
@@ -49,9 +50,17 @@ class TokenTask(SequenceTask):
         out = model(batch.inputs, batch.targets, depth=depth)
         return out.loss, out.parts, None
 
-    def judge(self, batch: Batch, depth: int | None) -> Sums:
-        log_prob = self.model(batch.inputs, depth=depth, history=self.model.options.history).log_prob
-        targets = batch.targets[:, -log_prob.shape[1] :]
+    def outputs(self, batch: Batch, depths: Sequence[int | None]) -> Sequence[Tensor]:
+        """Log-probabilities (B, T, V)."""
+        model, history = self.model, self.model.options.history
+        if len(depths) > 1 and nests_depths(model.net):
+            found, _ = run_depths(model.net, model.vectors(batch.inputs), depths=depths)
+            first = (model.options.horizon or 0) if history == "discard" else 0
+            return [model.head.log_prob(features[first:]).transpose(0, 1) for features in found]
+        return [model(batch.inputs, depth=depth, history=history).log_prob for depth in depths]
+
+    def judge(self, batch: Batch, out: Tensor) -> Sums:
+        log_prob, targets = out, batch.targets[:, -out.shape[1] :]
         counted = targets != IGNORED
         nll = -log_prob[counted].gather(1, targets[counted].unsqueeze(1)).sum().item()
         right = log_prob.argmax(-1).eq(targets)[counted].sum().item()
