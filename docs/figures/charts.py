@@ -103,7 +103,7 @@ def receptive_field() -> str:
     def fill(axes: Axes) -> None:
         for name, tone, options in kinds:
             net = TrellisNet(1, 1, num_layers=len(depths), **options)
-            fields = [net.receptive_field_at(depth) for depth in depths]
+            fields = [net.receptive_field_at(depth) or 0 for depth in depths]
             axes.plot(depths, fields, "o-", color=LIGHT[tone], markersize=5)
             end = (depths[-1], fields[-1])
             axes.annotate(f"{fields[-1]:,}: {name}", end, (12, 0), color=LIGHT[tone], **BESIDE)

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from trellisnet.models.evaluation import DynamicEvaluation as DynamicEvaluation
     from trellisnet.models.evaluation import gradient_statistics as gradient_statistics
     from trellisnet.models.language import LanguageModel as LanguageModel
-    from trellisnet.models.language import TrellisLM as TrellisLM
     from trellisnet.models.sequence import SequenceClassifier as SequenceClassifier
     from trellisnet.models.sequence import SequenceRegressor as SequenceRegressor
-    from trellisnet.models.sequence import TrellisClassifier as TrellisClassifier
-    from trellisnet.models.sequence import TrellisRegressor as TrellisRegressor
+    from trellisnet.models.trellis import TrellisClassifier as TrellisClassifier
+    from trellisnet.models.trellis import TrellisLM as TrellisLM
+    from trellisnet.models.trellis import TrellisRegressor as TrellisRegressor
     from trellisnet.training.config import TrainingConfig as TrainingConfig
     from trellisnet.training.fit import fit as fit
     from trellisnet.training.prediction import predict as predict
@@ -37,10 +37,10 @@ _HOMES = {
     "SequenceClassifier": "models.sequence",
     "SequenceRegressor": "models.sequence",
     "TrainingConfig": "training.config",
-    "TrellisClassifier": "models.sequence",
-    "TrellisLM": "models.language",
+    "TrellisClassifier": "models.trellis",
+    "TrellisLM": "models.trellis",
     "TrellisNet": "core.trellis",
-    "TrellisRegressor": "models.sequence",
+    "TrellisRegressor": "models.trellis",
     "TrellisState": "core.state",
     "Vocabulary": "vocabulary",
     "fit": "training.fit",

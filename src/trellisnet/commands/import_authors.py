@@ -18,7 +18,7 @@ def import_authors(
         corpus: text file for the vocabulary, the authors' training file: as in their code, its words in the order of
             their first appearance, with `<eos>` at line ends.
     """
-    from trellisnet.models.language import TrellisLM  # noqa: PLC0415
+    from trellisnet.models.trellis import TrellisLM  # noqa: PLC0415
     from trellisnet.vocabulary import Vocabulary  # noqa: PLC0415
 
     if Path(to).is_file() or (Path(to).exists() and any(Path(to).iterdir())):

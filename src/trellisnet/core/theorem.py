@@ -15,9 +15,7 @@ from trellisnet.core.trellis import TrellisNet
 _LSTM_ORDER = (0, 1, 3, 2)  # torch: input, forget, candidate, output; ours: the candidate last
 
 
-def from_rnn(
-    rnn: nn.RNNBase | Sequence[nn.RNNBase], horizon: int | None = None, *, path: str = "layers"
-) -> TrellisNet:
+def from_rnn(rnn: nn.RNNBase | Sequence[nn.RNNBase], horizon: int | None = None, *, path: str = "layers") -> TrellisNet:
     """Turn a trained `nn.RNN`, `nn.LSTM` or `nn.GRU` into an equal trellis network of horizon M.
 
     At every step t, the output is that of the RNN run on the window x[t-M+1 .. t] from a zero state (on x[0 .. t] while

@@ -124,7 +124,7 @@ class TrellisNet(TrellisOptions, nn.Module):
     @property
     def nested_depths(self) -> bool:
         """Whether the level above layer n is the output at depth n: no layer depends on those above it."""
-        return True
+        return self.path != "steps" and self.tolerance is None
 
     @property
     def input_scale(self) -> float | None:

@@ -5,14 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from trellisnet.models.bodies import body_options, make_body
-from trellisnet.models.language import LanguageModel, TrellisLM
+from trellisnet.models.language import LanguageModel
 from trellisnet.models.options import LanguageOptions, SequenceOptions, split_options
-from trellisnet.models.sequence import (
-    SequenceClassifier,
-    SequenceRegressor,
-    TrellisClassifier,
-    TrellisRegressor,
-)
+from trellisnet.models.sequence import SequenceClassifier, SequenceRegressor
+from trellisnet.models.trellis import TrellisClassifier, TrellisLM, TrellisRegressor
 from trellisnet.vocabulary import Vocabulary
 
 

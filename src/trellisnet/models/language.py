@@ -1,4 +1,4 @@
-"""Language models: an embedding, a body and an output head. `TrellisLM` has a trellis network as its body."""
+"""Language models: an embedding, a body and an output head."""
 
 from __future__ import annotations
 
@@ -13,16 +13,11 @@ from torch import Tensor, nn
 from typing_extensions import Self
 
 from trellisnet.core.checks import one_of, positive_int
-from trellisnet.core.options import TrellisOptions
-from trellisnet.core.trellis import TrellisNet
-from trellisnet.models import authors
-from trellisnet.models.bodies import options_of
 from trellisnet.models.body import BodyOutput, State, check_body, detach, repackage, run_body
 from trellisnet.models.dropout import channel_mask, embed, masked
 from trellisnet.models.heads import IGNORED, make_head
 from trellisnet.models.heads.base import at_least_single
 from trellisnet.models.options import HISTORIES, LanguageOptions, aux_weight_for, split_options
-from trellisnet.models.pretrained import BuildsItsBody
 from trellisnet.models.text import TextMethods
 from trellisnet.vocabulary import FILE_NAME as VOCABULARY
 from trellisnet.vocabulary import Vocabulary
@@ -205,92 +200,6 @@ class LanguageModel(TextMethods):
         if tied:  # `to_empty` makes two parameters of it
             self.head.weight = self.embedding.weight
         return self
-
-
-class TrellisLM(LanguageModel, BuildsItsBody):
-    """A language model on a trellis network.
-
-    Args:
-        vocab_size: number V of tokens.
-        embedding_size: number E of channels of a token's vector.
-        hidden_size, num_layers: width and depth of the trellis. `hidden_size` includes the output channels; the paper's
-            tables count without them.
-        output_size: number of channels that the head reads; default `embedding_size` if a tied head "softmax" or
-            "cluster" needs that, otherwise `hidden_size`.
-        head: "softmax", "mos", "moc", "adaptive" or "cluster".
-        vocabulary: the tokens, for methods that take text; saved with the model.
-        device, dtype: of the weights; default torch's.
-        options: further options of `LanguageOptions` and `TrellisOptions`.
-
-    >>> lm = TrellisLM(vocab_size=50, embedding_size=8, hidden_size=32, num_layers=4)
-    >>> ids = torch.randint(50, (2, 21))
-    >>> out = lm(ids[:, :-1], ids[:, 1:])
-    >>> out.loss.backward()
-    >>> out = lm(ids[:, :-1], ids[:, 1:], out.state)  # continue from the state
-    >>> tuple(lm.log_prob(ids).shape)
-    (2, 21, 50)
-    """
-
-    net: TrellisNet
-
-    def __init__(
-        self,
-        vocab_size: int,
-        embedding_size: int,
-        hidden_size: int,
-        num_layers: int,
-        output_size: int | None = None,
-        head: str = "softmax",
-        *,
-        vocabulary: Vocabulary | None = None,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-        **options: Any,
-    ) -> None:
-        own, net = split_options({**options, "head": head}, LanguageOptions, TrellisOptions)
-        positive_int("embedding_size", embedding_size)
-        if output_size is None and LanguageOptions(**own).reads_embedding:
-            output_size = embedding_size
-            if embedding_size > hidden_size:
-                raise ValueError(
-                    f"hidden_size must be at least embedding_size = {embedding_size}, which is the output's size when "
-                    f"the two are tied, got {hidden_size}; or choose tied=False"
-                )
-        body = TrellisNet(embedding_size, hidden_size, num_layers, output_size, device=device, dtype=dtype, **net)
-        super().__init__(body, vocab_size, vocabulary=vocabulary, **own)
-
-    def _arguments(self) -> dict[str, Any]:
-        return {**super()._arguments(), "embedding_size": self.net.input_size, **options_of(self.net)}
-
-    @classmethod
-    def from_authors(
-        cls,
-        path: Path | str,
-        num_layers: int | None = None,
-        dilation: int | Sequence[int] = 1,
-        **options: Any,
-    ) -> Self:
-        """Load a model that the authors' code saved with `torch.save(model.state_dict(), path)`; in evaluation mode.
-
-        The file contains the weights only, so some options must be given.
-
-        Args:
-            path: the file. It is read with `weights_only=True`: a pickle that contains anything else is refused.
-            num_layers: default the paper's, for models of the paper's sizes.
-            dilation: the paper's language models have 1.
-            options: dropouts, `aux_every`, `aux_weight`, `history`, ...
-
-        Raises:
-            ValueError: the file is not such a model, or does not fit the options.
-        """
-        path = Path(path)
-        arguments, tensors, their_names = authors.read_checkpoint(path, num_layers)
-        try:
-            model = cls(**{**arguments, "dilation": dilation, **options})
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"{path} and the options given do not make a model: {error}") from None
-        model._load_tensors(tensors, path, their_names)
-        return model.eval()
 
 
 def _mean_square(features: Tensor, counted: Tensor) -> Tensor:

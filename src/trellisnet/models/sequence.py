@@ -1,4 +1,4 @@
-"""Classifiers and regressors of sequences, on any body; the classes named Trellis... have a trellis network."""
+"""Classifiers and regressors of sequences, on any body."""
 
 from __future__ import annotations
 
@@ -13,15 +13,12 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
 from trellisnet.core.checks import boolean, positive_int
-from trellisnet.core.options import TrellisOptions
 from trellisnet.core.precision import without_autocast
-from trellisnet.core.trellis import TrellisNet
-from trellisnet.models.bodies import options_of
 from trellisnet.models.body import State, check_body, detach, run_body, run_depths
 from trellisnet.models.dropout import channel_mask, masked
 from trellisnet.models.heads.base import affine, at_least_single, to_compute
 from trellisnet.models.options import SequenceOptions, aux_weight_for, split_options
-from trellisnet.models.pretrained import BuildsItsBody, Pretrained
+from trellisnet.models.pretrained import Pretrained
 
 Lengths = Sequence[int] | Tensor | None
 
@@ -237,88 +234,3 @@ class SequenceRegressor(SequenceModel):
         if inside is not None:
             prediction, targets = prediction[inside], targets[inside]
         return F.mse_loss(prediction, targets.to(prediction.dtype))
-
-
-class TrellisClassifier(SequenceClassifier, BuildsItsBody):
-    """A classifier on a trellis network, with one label per sequence.
-
-    Args:
-        input_size, hidden_size, num_layers: sizes of the trellis.
-        num_classes: labels are 0 .. num_classes - 1.
-        output_size: number of channels that the readout reads; default all of `hidden_size`.
-        device, dtype: of the weights; default torch's.
-        options: further options of `SequenceOptions` and `TrellisOptions`.
-
-    >>> model = TrellisClassifier(input_size=3, hidden_size=16, num_layers=4, num_classes=5, dilation=[1, 2, 4, 8])
-    >>> x, labels = torch.randn(2, 30, 3), torch.tensor([4, 0])
-    >>> model(x, labels, lengths=[30, 12]).loss.backward()
-    >>> tuple(model(x).prediction.shape)
-    (2, 5)
-    >>> model.predict(x).shape
-    torch.Size([2])
-    """
-
-    net: TrellisNet
-
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        num_layers: int,
-        num_classes: int,
-        output_size: int | None = None,
-        *,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-        **options: Any,
-    ) -> None:
-        own, net = split_options(options, SequenceOptions, TrellisOptions)
-        positive_int("num_classes", num_classes, minimum=2)
-        body = TrellisNet(input_size, hidden_size, num_layers, output_size, device=device, dtype=dtype, **net)
-        super().__init__(body, num_classes, **own)
-
-    def _arguments(self) -> dict[str, Any]:
-        return {**super()._arguments(), "input_size": self.net.input_size, **options_of(self.net)}
-
-
-class TrellisRegressor(SequenceRegressor, BuildsItsBody):
-    """A regressor on a trellis network, with one or several values per sequence or per step.
-
-    Args:
-        input_size, hidden_size, num_layers: sizes of the trellis.
-        num_values: number of values.
-        each_step: predict at every step instead of the last one only. Calls then return a state to continue from.
-        output_size: number of channels that the readout reads; default all of `hidden_size`.
-        device, dtype: of the weights; default torch's.
-        options: further options of `SequenceOptions` and `TrellisOptions`.
-
-    >>> model = TrellisRegressor(input_size=3, hidden_size=16, num_layers=4, each_step=True)
-    >>> x = torch.randn(2, 30, 3)
-    >>> model(x, targets=x[..., :1], lengths=[30, 12]).loss.backward()
-    >>> out = model(x)
-    >>> out = model(torch.randn(2, 1, 3), state=out.state)  # the next step
-    >>> tuple(out.prediction.shape)
-    (2, 1, 1)
-    """
-
-    net: TrellisNet
-
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        num_layers: int,
-        num_values: int = 1,
-        each_step: bool = False,
-        output_size: int | None = None,
-        *,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-        **options: Any,
-    ) -> None:
-        own, net = split_options(options, SequenceOptions, TrellisOptions)
-        body = TrellisNet(input_size, hidden_size, num_layers, output_size, device=device, dtype=dtype, **net)
-        super().__init__(body, num_values, each_step, **own)
-
-    def _arguments(self) -> dict[str, Any]:
-        return {**super()._arguments(), "input_size": self.net.input_size, **options_of(self.net)}
