@@ -18,6 +18,12 @@ BODIES = {
     "trellis": ("trellisnet.core.trellis", "TrellisNet", "TrellisOptions"),
     "lstm": ("trellisnet.baselines.rnn", "LstmBody", "RnnOptions"),
     "gru": ("trellisnet.baselines.rnn", "GruBody", "RnnOptions"),
+    "tcn": ("trellisnet.baselines.tcn", "TcnBody", "TcnOptions"),
+    "gated-conv": ("trellisnet.baselines.gated_conv", "GatedConvBody", "GatedConvOptions"),
+    "qrnn": ("trellisnet.baselines.qrnn", "QrnnBody", "QrnnOptions"),
+    "transformer": ("trellisnet.baselines.transformer", "TransformerBody", "TransformerOptions"),
+    "min-gru": ("trellisnet.baselines.min_gru", "MinGruBody", "MinGruOptions"),
+    "lru": ("trellisnet.baselines.lru", "LruBody", "LruOptions"),
 }
 
 
