@@ -27,6 +27,12 @@ BODIES = {
     "hyper-lstm": ("trellisnet.baselines.hyper_lstm", "HyperLstmBody", "HyperLstmOptions"),
     "fast-slow-lstm": ("trellisnet.baselines.fast_slow_lstm", "FastSlowLstmBody", "FastSlowLstmOptions"),
     "rmc": ("trellisnet.baselines.relational_memory", "RelationalMemoryBody", "RelationalMemoryOptions"),
+    "tcn": ("trellisnet.baselines.tcn", "TcnBody", "TcnOptions"),
+    "gated-conv": ("trellisnet.baselines.gated_conv", "GatedConvBody", "GatedConvOptions"),
+    "qrnn": ("trellisnet.baselines.qrnn", "QrnnBody", "QrnnOptions"),
+    "transformer": ("trellisnet.baselines.transformer", "TransformerBody", "TransformerOptions"),
+    "min-gru": ("trellisnet.baselines.min_gru", "MinGruBody", "MinGruOptions"),
+    "lru": ("trellisnet.baselines.lru", "LruBody", "LruOptions"),
 }
 
 

@@ -1,0 +1,115 @@
+"""Causal convolutions in time-major layout, with the steps before a call as their state.
+
+y_t = b + sum_j W_j x_{t - (k-1-j) d}    with k taps, the oldest first, at distances of d steps
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parametrizations
+
+from trellisnet.baselines.base import last_steps
+from trellisnet.core.checks import positive_int
+
+Net = TypeVar("Net", bound=nn.Module)
+
+
+def causal_convolution(
+    input_size: int,
+    output_size: int,
+    kernel_size: int = 1,
+    dilation: int = 1,
+    weight_norm: bool = False,
+    **where: Any,
+) -> CausalConvolution:
+    """Draw a convolution.
+
+    Args:
+        input_size: channels of its input.
+        output_size: channels of its output.
+        kernel_size: number of taps.
+        dilation: steps between taps.
+        weight_norm: learn direction and length of each output channel's weights separately.
+        where: `device` and `dtype`.
+    """
+    bound = 2 / math.sqrt(kernel_size * input_size)  # twice that of nn.Conv1d trains faster, as in a trellis
+    weight = torch.empty(kernel_size, input_size, output_size, **where).uniform_(-bound, bound)
+    drawn = CausalConvolution(weight, torch.zeros(output_size, **where), dilation)
+    if weight_norm:
+        parametrizations.weight_norm(drawn, "weight", dim=2)
+    return drawn
+
+
+class CausalConvolution(nn.Module):
+    """A convolution with a weight (k, C, O) and a bias (O) over the present step and the `reach` steps before it."""
+
+    def __init__(self, weight: Tensor, bias: Tensor, dilation: int) -> None:
+        super().__init__()
+        self.kernel_size, self.dilation = len(weight), dilation
+        self.reach = (len(weight) - 1) * dilation
+        self.weight = nn.Parameter(weight)
+        self.bias = nn.Parameter(bias)
+
+    def forward(
+        self, x: Tensor, context: Tensor | None = None, lengths: Sequence[int] | Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return the outputs (T, B, O) for x (T, B, C), and the context of the next call.
+
+        A context (reach, B, C) is the steps before a call; None: zeros, the start of a sequence.
+        """
+        if context is None:
+            context = x.new_zeros(self.reach, *x.shape[1:])
+        rows = torch.cat([context, x])
+        return self.convolve(rows, self.dilation), last_steps(rows, self.reach, lengths)
+
+    def strided(self, x: Tensor, context: Tensor | None, offset: int) -> Tensor:
+        """The outputs at every d-th step, d the dilation, for x (n, B, C) at these steps.
+
+        `offset` < d is the index of the first of them; the context has all steps before a call, as in `forward`.
+        """
+        skipped = slice(offset, None, self.dilation)
+        before = x.new_zeros(self.kernel_size - 1, *x.shape[1:]) if context is None else context[skipped]
+        return self.convolve(torch.cat([before, x]), 1)
+
+    def convolve(self, rows: Tensor, dilation: int) -> Tensor:
+        """The outputs (T, B, O) for T steps behind a context of (k-1) * dilation steps."""
+        steps = len(rows) - (self.kernel_size - 1) * dilation
+        y: Tensor = self.bias
+        for j, tap in enumerate(self.weight):  # a view of the rows times a matrix: faster than nn.Conv1d in this layout
+            y = torch.addmm(y, rows[j * dilation : j * dilation + steps].flatten(0, 1), tap)
+        return y.view(steps, rows.shape[1], -1)
+
+
+def needed_steps(
+    x: Tensor, state: Any, receptive_field: int, tail: int, lengths: Sequence[int] | Tensor | None
+) -> tuple[Tensor, Any]:
+    """The last steps of x, and the state before them, that determine the last n outputs.
+
+    Raises:
+        ValueError: a sequence is shorter than `tail`.
+    """
+    shortest = len(x) if lengths is None else int(min(lengths))
+    if positive_int("tail", tail) > shortest:
+        raise ValueError(f"tail must be at most {shortest} (the shortest sequence), got {tail}")
+    count = receptive_field + tail - 1
+    return (x[-count:], None) if lengths is None and len(x) >= count else (x, state)
+
+
+def last_outputs(y: Tensor, tail: int, lengths: Sequence[int] | Tensor | None) -> Tensor:
+    """The last n steps of y (T, B, C) at each sequence's own end."""
+    return last_steps(y, tail, None if lengths is None else [int(end) - tail for end in lengths])
+
+
+def without_weight_norm(net: Net) -> Net:
+    """A copy of a net with the normalised weights as plain constants, for many calls on the same weights."""
+    plain = copy.deepcopy(net)
+    for name, module in list(plain.named_modules()):
+        if isinstance(module, CausalConvolution):
+            plain.set_submodule(name, CausalConvolution(module.weight.detach(), module.bias, module.dilation))
+    return plain.requires_grad_(False)
