@@ -49,8 +49,9 @@ def _images(text):
 
 
 def test_the_tables_are_those_of_the_measurements(make):
-    page = (DOCS / "performance.md").read_text(encoding="utf-8")
-    assert make.tables.filled(page) == page, "run `python docs/figures/make.py`"
+    for name in make.PAGES:
+        page = (DOCS / name).read_text(encoding="utf-8")
+        assert make.tables.filled(page) == page, "run `python docs/figures/make.py`"
 
 
 def test_a_cone_is_drawn_as_it_is_computed(make):

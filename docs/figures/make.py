@@ -1,6 +1,6 @@
-"""All figures of the documentation, and the tables of its page on performance.
+"""All figures of the documentation, and its tables of measurements.
 
-python docs/figures/make.py    writes docs/images/*.svg, and the tables in docs/performance.md
+python docs/figures/make.py    writes docs/images/*.svg, and the tables in docs/performance.md and docs/paths.md
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ import charts
 import concepts
 import histories
 import tables
+import ways
 
 DOCS = Path(__file__).parents[1]
+PAGES = ("paths.md", "performance.md")  # with tables of measurements
 FIGURES: dict[str, Callable[[], str]] = {
     "trellis": concepts.overview,
     "atom": concepts.atom,
@@ -22,6 +24,7 @@ FIGURES: dict[str, Callable[[], str]] = {
     "dilated-cone": concepts.dilated_cone,
     "left-contexts": histories.left_contexts,
     "lstm": histories.lstm,
+    "paths": ways.paths,
     "receptive-field": charts.receptive_field,
     "training-time": charts.training,
     "training-memory": charts.memory,
@@ -39,8 +42,9 @@ def write_figures(folder: Path) -> None:
 def main() -> None:
     """Write all of them."""
     write_figures(DOCS / "images")
-    page = DOCS / "performance.md"
-    page.write_text(tables.filled(page.read_text(encoding="utf-8")), encoding="utf-8")
+    for name in PAGES:
+        page = DOCS / name
+        page.write_text(tables.filled(page.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ def filled(page: str) -> str:
     def table(match: re.Match[str]) -> str:
         return f"{match[1]}\n{TABLES[match[2]]()}\n{match[3]}"
 
-    return re.sub(r"(<!-- ([a-z]+) -->)\n.*?(<!-- end -->)", table, page, flags=re.DOTALL)
+    return re.sub(r"(<!-- ([a-z-]+) -->)\n.*?(<!-- end -->)", table, page, flags=re.DOTALL)
 
 
 def _markdown(head: list[str], rows: list[list[str]]) -> str:
@@ -70,10 +70,22 @@ def _vocabulary() -> str:
     return _markdown(["head", "MB", "memory of the softmax"], rows)
 
 
+def _as_measured(section: str) -> Callable[[], str]:
+    """The table of a section whose rows are as they shall be shown."""
+
+    def table() -> str:
+        rows = results()[section]
+        texts = [[f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row.values()] for row in rows]
+        return _markdown(list(rows[0]), texts)
+
+    return table
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "training": _training,
     "memory": _memory,
     "streaming": _streaming,
     "generation": _generation,
     "vocabulary": _vocabulary,
+    **{name: _as_measured(name) for name in ("training-paths", "streaming-paths", "fixed-point")},
 }
