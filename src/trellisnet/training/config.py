@@ -75,7 +75,19 @@ class ModelConfig:
 
 
 @dataclass(kw_only=True)
-class LanguageConfig(ModelConfig):
+class BuiltModel(ModelConfig):
+    """Options of every model that is built from its configuration.
+
+    Args:
+        parameters: choose `hidden_size` so that the whole model has about this number of parameters, within 3 %; for
+            example 0.5e6. A run's config.yaml has the `hidden_size` that was found, and null here.
+    """
+
+    parameters: float | None = None
+
+
+@dataclass(kw_only=True)
+class LanguageConfig(BuiltModel):
     """Options of every language model.
 
     Args:
@@ -97,9 +109,9 @@ class GivenModel(ModelConfig):
     options: dict[str, Any]
 
 
-def around_body(kind: Kind) -> tuple[type[ModelConfig], type[SequenceOptions]]:
+def around_body(kind: Kind) -> tuple[type[BuiltModel], type[SequenceOptions]]:
     """The dataclasses that declare a model's options, except those of its body, for a kind of data."""
-    return (ModelConfig, SequenceOptions) if kind == "sequences" else (LanguageConfig, LanguageOptions)
+    return (BuiltModel, SequenceOptions) if kind == "sequences" else (LanguageConfig, LanguageOptions)
 
 
 @cache
