@@ -161,7 +161,9 @@ class TrainingConfig:
     """Options of training.
 
     Args:
-        epochs: passes over the training split.
+        epochs: passes over the training split; with `minutes` the upper bound.
+        minutes: time budget of training, summed over resumptions; evaluation and checkpoints do not count. `warmup` and
+            the schedules cosine and linear then follow the larger of the shares of the steps and of the time.
         batch_size: number of sequences, or of columns of a text, over all processes.
         steps: text only: steps per window that count in the loss; default 64.
         accumulate: split each batch into n parts and accumulate their gradients, to save memory.
@@ -183,6 +185,8 @@ class TrainingConfig:
             epochs; the remaining epochs train at `num_layers`.
         precision: float32 or bfloat16 (mixed).
         evaluate_every: epochs between evaluations.
+        evaluate_minutes: with `minutes`: also evaluate after every n minutes of training.
+        test: at the end, evaluate the best model on the test split too; false for runs that only help to choose.
         evaluation: text only: streaming (exact, the default), or windows as in training, the authors' protocol.
         evaluation_batch: number of sequences, or of columns of a text, that are evaluated in parallel.
         seed: seed of all random numbers.
@@ -195,6 +199,7 @@ class TrainingConfig:
     """
 
     epochs: int = 10
+    minutes: float | None = None
     batch_size: int = 32
     steps: int | None = None
     accumulate: int = 1
@@ -213,6 +218,8 @@ class TrainingConfig:
     depths: list[tuple[float, int]] = field(default_factory=list)
     precision: Literal["float32", "bfloat16"] = "float32"
     evaluate_every: int = 1
+    evaluate_minutes: float | None = None
+    test: bool = True
     evaluation: Literal["streaming", "windows"] | None = None
     evaluation_batch: int = 32
     seed: int = 0

@@ -165,14 +165,16 @@ def _command(run: Run) -> str:
 
 def _fit(run: Run, task: Task, team: Workers, resuming: bool, again: str) -> Metrics:
     """Train to the end; return the metrics of the best model by split. `again` is the command that resumes the run."""
-    total = run.config.training.epochs * len(task.train_batches(team))
+    total, minutes = run.config.training.epochs * len(task.train_batches(team)), run.config.training.minutes
+    length = f"{total} steps" if minutes is None else f"{minutes:g} minutes"
     with Progress(total, task.unit, run.log, quiet=not team.first) as progress:
         trainer = Trainer(run, task, team, progress)
         if resuming and trainer.restore():
-            progress.say(f"resumes from step {trainer.step} of {total}")
+            used = "" if minutes is None else f", {trainer.clock.used / 60:.2f} minutes"
+            progress.say(f"resumes from step {trainer.step}{used} of {length}")
         else:
             size = task.num_parameters / 1e6
-            progress.say(f"{type(task.model).__name__}, {size:.2f}M parameters, {total} steps, in {run.folder}")
+            progress.say(f"{type(task.model).__name__}, {size:.2f}M parameters, {length}, in {run.folder}")
         if team.first and run.config.training.tensorboard:
             run.write_events()
         try:

@@ -171,9 +171,15 @@ class Task(ABC):
         return "valid" if "valid" in self.splits else self.splits[-1]
 
     @property
+    def final_splits(self) -> list[str]:
+        """The splits on which the best model is evaluated at the end."""
+        others = [split for split in self.splits if split != "train"]
+        return others if self.training.test else [self.valid_split]
+
+    @property
     def shown_split(self) -> str:
         """The split whose predictions the report shows."""
-        return "test" if "test" in self.splits else self.splits[-1]
+        return "test" if "test" in self.final_splits else self.valid_split
 
     @property
     def device(self) -> Any:
