@@ -79,9 +79,10 @@ def test_the_time_is_summed_over_resumptions(stop, tmp_path, monkeypatch):
             raise Killed
         return original(self, *args)
 
-    with monkeypatch.context() as patch, pytest.raises(Killed):
+    with monkeypatch.context() as patch:
         patch.setattr(Trainer, "_step", step)
-        fit.train_new(config, "run", tmp_path / "killed")
+        with pytest.raises(Killed):
+            fit.train_new(config, "run", tmp_path / "killed")
     killed = fit.resume(tmp_path / "killed")
     assert killed.metrics() == whole.metrics()  # because this clock is always the same
     assert "minutes of 0.5 minutes" in (killed.folder / "log.txt").read_text()
@@ -96,9 +97,10 @@ def test_a_run_killed_in_its_last_evaluation_evaluates_again(tmp_path, monkeypat
     def killed(*args):
         raise Killed
 
-    with monkeypatch.context() as patch, pytest.raises(Killed):
+    with monkeypatch.context() as patch:
         patch.setattr(Trainer, "_after_epoch", killed)
-        fit.train_new(config, "run", tmp_path / "run")
+        with pytest.raises(Killed):
+            fit.train_new(config, "run", tmp_path / "run")
     run = fit.resume(tmp_path / "run")
     assert [entry["step"] for entry in entries(run, "valid")] == [3]
 
