@@ -117,6 +117,20 @@ def resume(folder: Path) -> Run:
         return run
 
 
+def train_in(config: Config, name: str, folder: Path) -> Run:
+    """Train a configuration in a folder: from the start, from its last checkpoint, or not at all if it is finished.
+
+    Raises:
+        ValueError: the folder was started with other values.
+    """
+    if not Run.is_in(folder):
+        return train_new(config, name, folder)
+    run = Run.open(folder)
+    if run.config != config and make_task(config).config != run.config:
+        raise ValueError(f"{folder} was started with other values: choose another folder")
+    return run if (folder / RESULT).exists() else resume(folder)
+
+
 def _make_task(config: Config, team: Workers, data: Any = None, model: nn.Module | None = None) -> Task:
     torch.set_flush_denormal(True)  # activations of deep nets underflow, and denormal numbers are slow
     torch.manual_seed(config.training.seed)  # all processes start from the same weights
