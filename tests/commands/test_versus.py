@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from itertools import count
 from types import SimpleNamespace
 
@@ -9,13 +10,16 @@ import pytest
 import torch
 
 from tiny import tiny_sequences, tiny_text
-from trellisnet.cli import main
+from trellisnet.cli import main, parse
+from trellisnet.commands.train import train
 from trellisnet.training import clock, contest, tasks
 from trellisnet.training.loop import NotANumberError, Trainer
 from trellisnet.training.progress import Progress
 from trellisnet.training.reporting import contest as contest_report
 from trellisnet.training.reporting import report
 from trellisnet.training.reporting.drawing import has_matplotlib
+from trellisnet.training.runs import Run
+from trellisnet.training.tasks import make_task
 
 FLAGS = ["--model.embedding_size", "4", "--training.steps", "6", "--training.batch_size", "4", "--training.sample", "0"]
 TERMS = ["--minutes", "0.5", "--parameters", "6000", "--seeds", "2"]
@@ -74,8 +78,10 @@ def test_a_contest(tmp_path, capsys, monkeypatch):
         mean = sum(one["test"]["values"]) / 2
         assert one["test"]["mean"] == pytest.approx(mean)
         assert one["test"]["spread"] == pytest.approx(2**0.5 * abs(one["test"]["values"][0] - mean))
-        for command in one["commands"]:
-            assert command.startswith("trellisnet train demo --model.body")
+        for seed, command in enumerate(one["commands"]):
+            folder = tmp_path / "contest" / contest.folder_name(one["name"]) / f"seed-{seed}"
+            config = parse("train", train, shlex.split(command)[2:])["config"]
+            assert make_task(config).config == Run.open(folder).config
     page = (tmp_path / "contest" / "report.html").read_text()
     assert page.count("<svg") == 6
     assert "trellis:num_layers=3" in page
@@ -101,7 +107,7 @@ def test_a_killed_contest_loses_nothing(tmp_path, monkeypatch):
     assert len({path.parent for path in kept if path.name == "result.json"}) == 5 + 4
     assert versus(tmp_path) == 0
     assert kept.items() <= content(tmp_path).items()
-    assert "resumes from step 9" in (tmp_path / "lstm" / "seed-1" / "log.txt").read_text()
+    assert "resumes from step 6" in (tmp_path / "lstm" / "seed-1" / "log.txt").read_text()
     results = json.loads((tmp_path / "results.json").read_text())
     assert [one["steps"] for one in results["contestants"]] == [[30, 30]] * 2
     finished = content(tmp_path)

@@ -26,6 +26,7 @@ OWN = {  # flags of a recipe that this command sets
     "training.evaluate_minutes": "--minutes",
     "training.test": "--minutes",
 }
+VARIED = ("learning_rate", "seed")  # options of training that differ between the runs of a contestant
 
 
 def versus(
@@ -88,7 +89,7 @@ def versus(
     contestants = []
     for entry in read_entries(recipe, bodies, {**flags, **wanted}):
         with entry.named():
-            command = _command(recipe, entry.changes, minutes)
+            command = _command(recipe, entry.changes)
             contestants.append(Contestant(entry.name, entry.config, place, entry.options, command))
     facts = {
         "recipe": recipe,
@@ -179,12 +180,10 @@ def split_contestant(text: str) -> tuple[str, dict[str, str]]:
     return body, options
 
 
-def _command(recipe: str, changes: Mapping[str, str], minutes: float) -> str:
-    """The command that repeats a run of a contestant, without learning rate and seed."""
-    changes = {name: text for name, text in changes.items() if name not in ("training.learning_rate", "training.seed")}
-    changes |= {"training.minutes": f"{minutes:g}", "training.epochs": "1000000", "training.evaluate_every": "1000000"}
-    flags = [part for name, text in changes.items() for part in (f"--{name}", text)]
-    return shlex.join(["trellisnet", "train", recipe, *flags])
+def _command(recipe: str, changes: Mapping[str, str]) -> str:
+    """The command that trains a contestant, without what differs between its runs."""
+    flags = [(f"--{name}", text) for name, text in changes.items() if name.removeprefix("training.") not in VARIED]
+    return shlex.join(["trellisnet", "train", recipe, *(part for flag in flags for part in flag)])
 
 
 def _above_one(name: str, value: float) -> float:

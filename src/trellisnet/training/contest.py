@@ -27,7 +27,7 @@ from trellisnet.training.runs import RESULT, Run
 from trellisnet.training.tasks import make_task
 
 MOST_EPOCHS = 1_000_000  # the time ends first
-EVALUATIONS = 10  # of a run, by its clock
+EVALUATIONS = 5  # of a run, by its clock
 STREAMED, STREAMS = 500, 3  # steps of a stream, and streams, of which the median counts
 STREAM = "stream.json"
 
@@ -68,7 +68,7 @@ class Contestant:
         config: the experiment.
         folder: the folder of the contest.
         options: its own options by flag, for the record.
-        command: the command that repeats a run of it, without learning rate and seed, for the record.
+        command: the command that trains it, without the options that the contest sets, for the record.
 
     Raises:
         ValueError, TypeError: the configuration, the data and the model do not fit together, or there is no validation

@@ -21,6 +21,7 @@ from trellisnet.training.tables import published
 
 RESULTS = "results.json"
 HEAD = ("", "parameters", "rate", "seeds", "valid", "test", "steps", "ms per step", "µs streamed", "published")
+SET_BY_CONTEST = ("epochs", "minutes", "evaluate_every", "evaluate_minutes", "learning_rate", "seed")
 
 
 class Standing:
@@ -94,8 +95,13 @@ class Standing:
         }
 
     def _commands(self) -> list[str]:
-        runs, start = [summary.config.training for summary in self.summaries], self.contestant.command
-        return [f"{start} --training.learning_rate {run.learning_rate:g} --training.seed {run.seed}" for run in runs]
+        """The command of each run."""
+        return [
+            " ".join(
+                [self.contestant.command, *(f"--training.{name} {getattr(training, name)}" for name in SET_BY_CONTEST)]
+            )
+            for training in (summary.config.training for summary in self.summaries)
+        ]
 
     def row(self) -> list[str]:
         """The row of the table, in the columns `HEAD`."""
