@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import sys
 from collections.abc import Iterator, Mapping
@@ -152,12 +151,28 @@ def read_entries(recipe: str, bodies: str, flags: Mapping[str, str]) -> list[Ent
     """The contestants of --bodies; a ValueError that names a wrong one."""
     from trellisnet.training.contest import folder_name  # noqa: PLC0415
 
-    names = [name.strip() for name in re.split(r",(?![^\[]*\])", bodies)]  # not at the commas of a list
+    names = split_bodies(bodies)
     folders = [folder_name(name) for name in names]
     for folder in folders:
         if folders.count(folder) > 1:
             raise ValueError(f"--bodies must name contestants with different folders, got {folder} twice")
     return [Entry(name, recipe, flags) for name in names]
+
+
+def split_bodies(text: str) -> list[str]:
+    """The contestants of --bodies: a text split at its commas, except those of lists.
+
+    >>> split_bodies("trellis:dilation=[1,2];training.depths=[[1,[2,8]]], lstm")
+    ['trellis:dilation=[1,2];training.depths=[[1,[2,8]]]', 'lstm']
+    """
+    names, depth = [""], 0
+    for letter in text:
+        depth += (letter == "[") - (letter == "]")
+        if letter == "," and depth == 0:
+            names.append("")
+        else:
+            names[-1] += letter
+    return [name.strip() for name in names]
 
 
 def split_contestant(text: str) -> tuple[str, dict[str, str]]:

@@ -139,9 +139,10 @@ def write_results(folder: Path, facts: Mapping[str, Any], standings: Sequence[St
     title = f"{facts['recipe']}: {len(standings)} bodies, {facts['minutes']:g} minutes each"
     ordered = sorted(standings, key=lambda standing: standing.judged)
     edges = [standing.contestant.name for standing in ordered if standing.at_edge]
+    rates = standings[0].terms.rates
+    chosen = f" Each learning rate is the best of {rates} on the validation split." if rates > 1 else ""
     notes = [
-        f"Best validation first; mean ± standard deviation over the seeds. Each learning rate is the best of "
-        f"{standings[0].terms.rates} on the validation split. The test split is read once, by the final runs."
+        f"Best validation first; mean ± standard deviation over the seeds.{chosen} Only the final runs read the test."
     ]
     if edges:
         notes.append(f"A better learning rate may lie beyond those tried: {', '.join(edges)}.")
