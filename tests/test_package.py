@@ -49,7 +49,7 @@ def test_the_wheel_has_the_package_and_nothing_else(wheel):
     about = {f"{info}/{name}" for name in ("METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses/LICENSE")}
     assert names == package | about
     assert "trellisnet/py.typed" in names
-    assert "trellisnet/recipes/demo.yaml" in names
+    assert {"trellisnet/recipes/demo.yaml", "trellisnet/tables.yaml"} <= set(names)
     assert {Path(name).suffix for name in package} == {".py", ".typed", ".yaml"}  # no data, no caches, nothing compiled
 
 

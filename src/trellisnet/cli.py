@@ -19,6 +19,8 @@ COMMANDS = {
     "generate": "continue prompts with a trained language model",
     "recipes": "list the recipes, with the paper's results and sizes",
     "ablate": "train a recipe with one ingredient removed at a time (table 6 of the paper)",
+    "versus": "compare bodies on a recipe: equal time, equal size, each with its best learning rate",
+    "tables": "print the paper's tables: published results, ours, and the commands that train them",
     "compare": "compare several runs in a table and charts",
     "import-authors": "convert a checkpoint of the authors' code to a model",
     "bench": "measure speed and memory on this machine",

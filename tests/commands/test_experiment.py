@@ -81,7 +81,7 @@ def test_help_shows_the_options_of_the_recipe(capsys):
     assert "--model.head" not in adding
     assert "--model.cell" not in lstm
     assert "--model.dropout DROPOUT between the layers. (type: float, default: 0.0)" in lstm
-    assert re.search(r"--training.epochs EPOCHS passes over the training split. \(type: int, default: 7\)", lstm)
+    assert re.search(r"--training.epochs EPOCHS passes over the training split; .* \(type: int, default: 7\)", lstm)
     assert "--model.hidden_size HIDDEN_SIZE channels of every layer. The" in told()
 
 

@@ -19,7 +19,7 @@ def names(kind):
 def test_a_model_has_the_declared_options_and_no_others(kind):
     around = {*names(SequenceOptions)} if kind == "sequences" else {"embedding_size", *names(LanguageOptions)}
     made = model_config("trellis", kind)
-    assert names(made) == {"body"} | around | names(TrellisOptions) - {"staggered"}
+    assert names(made) == {"body", "parameters"} | around | names(TrellisOptions) - {"staggered"}
     assert all(documented(made)[name] for name in names(made))
 
 

@@ -78,6 +78,6 @@ def shrunk(config):
     layers = min(config.model.num_layers, 4 if config.data.name != "copy-memory" else 10)
     small = {"embedding_size": 8, "output_size": 9, "aux_every": 2, "groups": [6, 6], "horizon": 5}
     small = {name: value for name, value in small.items() if getattr(config.model, name, None)}
-    config.model = replace(config.model, hidden_size=12, num_layers=layers, **small)
+    config.model = replace(config.model, parameters=None, hidden_size=12, num_layers=layers, **small)
     config.training.batch_size = 4 * config.training.accumulate
     return config

@@ -23,10 +23,8 @@ def ablate(recipe: str, *, to: str | None = None, only: list[str] = [], config: 
         config: the recipe with the flags that change it.
     """
     from trellisnet.training.ablation import ABLATIONS, variant  # noqa: PLC0415
-    from trellisnet.training.fit import resume, train_new  # noqa: PLC0415
+    from trellisnet.training.fit import train_in  # noqa: PLC0415
     from trellisnet.training.loop import Interrupted  # noqa: PLC0415
-    from trellisnet.training.runs import CONFIG, Run  # noqa: PLC0415
-    from trellisnet.training.tasks import make_task  # noqa: PLC0415
 
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise ValueError("ablate runs in one process: train its variants one by one under torchrun")
@@ -40,19 +38,13 @@ def ablate(recipe: str, *, to: str | None = None, only: list[str] = [], config: 
         if only and ablation.name not in only:
             continue
         changed, reason = variant(config, ablation)
-        place = folder / ablation.name
         if reason is not None:
             skipped[ablation.name] = reason
-        elif not (place / "result.json").exists():
-            try:
-                if (place / CONFIG).exists():
-                    if Run.open(place).config != make_task(changed).config:
-                        raise ValueError(f"{place} was started with other values: choose another folder with --to")
-                    resume(place)
-                else:
-                    train_new(changed, ablation.name, place)
-            except Interrupted:
-                return 130
+            continue
+        try:
+            train_in(changed, ablation.name, folder / ablation.name)
+        except Interrupted:
+            return 130
     _show(folder, config, skipped)
     return 0
 

@@ -1,7 +1,8 @@
 """The arguments of a command, from the signature and the docstring of its function.
 
 A parameter before the `*` of the signature is a positional argument: a list takes one or more, a default makes it
-optional. A parameter after the `*` is a flag. A parameter `config` takes a recipe and the flags that change it.
+optional. A parameter after the `*` is a flag. A parameter `config` takes a recipe and the flags that change it; a
+parameter `flags` takes these flags as texts, for commands that read a recipe several times.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from trellisnet.core.checks import suggestion
 from trellisnet.training.config import documented
 
 HELP = ("-h", "--help")
+OF_RECIPES = ("config", "flags")  # parameters for the flags of a recipe
 
 
 def parse(command: str, function: Callable[..., Any], arguments: Iterable[str]) -> dict[str, Any]:
@@ -30,19 +32,21 @@ def parse(command: str, function: Callable[..., Any], arguments: Iterable[str]) 
     own = [f"--{name}={text}" for name, text in flags if name in parameters]
     others = {name: text for name, text in flags if name not in parameters}
     known = [f"--{name}" for name, parameter in parameters.items() if parameter.kind is parameter.KEYWORD_ONLY]
-    if "config" in parameters:
-        known.remove("--config")
+    if reads := [name for name in OF_RECIPES if name in parameters]:
+        known.remove(f"--{reads[0]}")
         if set(HELP) & set(arguments):
             add_options(parser, words[0] if words else None, others)
-    elif others:
-        first = f"--{next(iter(others))}"
-        raise ValueError(f"unknown flag {first}{suggestion(first, known)}")
+    for flag in others:
+        if not reads or (reads == ["flags"] and "." not in flag):
+            raise ValueError(f"unknown flag --{flag}{suggestion(f'--{flag}', known)}")
     if set(HELP) & set(arguments):
         print(re.sub(r", --[\w.]+\+ \S+", "", parser.format_help()))  # jsonargparse's --list+ ITEM is not offered
         raise SystemExit(0)
     given = parser.parse_args([*own, *words]).as_dict()
     if "config" in parameters:
         given["config"] = read_experiment(given, others, known)
+    if "flags" in parameters:
+        given["flags"] = others
     return given
 
 
@@ -78,7 +82,7 @@ def make_parser(command: str, function: Callable[..., Any]) -> ArgumentParser:
     parser = ArgumentParser(exit_on_error=False, description=description)
     hints, texts = get_type_hints(function), documented(function)
     for name, parameter in inspect.signature(function).parameters.items():
-        if name == "config":
+        if name in OF_RECIPES:
             continue
         needed = parameter.default is parameter.empty
         options: dict[str, Any] = {"help": texts[name].replace("%", "%%")}

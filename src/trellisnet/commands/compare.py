@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trellisnet.commands.printing import print_table
+
 if TYPE_CHECKING:
     from trellisnet.training.reporting.summary import Summary
 
@@ -32,7 +34,7 @@ def compare(runs: list[str], *, plot: str | None = None) -> None:
     summaries = [summarise(Run.open(Path(run))) for run in runs]
     names = _names(runs, summaries)
     rows = [_row(name, summary) for name, summary in zip(names, summaries, strict=True)]
-    _print_table(rows)
+    print_table(HEAD, rows, TEXTS)
     note = _difference(summaries)
     if note is not None:
         print(f"note: {note}", file=sys.stderr)
@@ -86,26 +88,6 @@ def _difference(summaries: Sequence[Summary]) -> str | None:
     known = {kind: sorted(value for value in values if value is not None) for kind, values in kinds.items()}
     different = [f"{kind} ({' / '.join(values)})" for kind, values in known.items() if len(values) > 1]
     return f"results cannot be compared, since the runs differ in {', '.join(different)}" if different else None
-
-
-def _print_table(rows: Sequence[Sequence[str]]) -> None:
-    """Print a formatted table on a terminal; elsewhere plain columns without wrapping, for other programs."""
-    if sys.stdout.isatty():
-        from rich.console import Console  # noqa: PLC0415
-        from rich.table import Table  # noqa: PLC0415
-        from rich.text import Text  # noqa: PLC0415
-
-        drawn = Table()
-        for title in HEAD:
-            drawn.add_column(title, justify="left" if title in TEXTS else "right", overflow="fold")
-        for row in rows:
-            drawn.add_row(*map(Text, row))  # without markup, because names may have brackets
-        Console().print(drawn)
-        return
-    widths = [max(map(len, column)) for column in zip(HEAD, *rows, strict=True)]
-    for row in (HEAD, *rows):
-        cells = zip(HEAD, row, widths, strict=True)
-        print("  ".join(f"{cell:{'<' if title in TEXTS else '>'}{width}}" for title, cell, width in cells))
 
 
 def _write_plot(

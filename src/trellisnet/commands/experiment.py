@@ -15,7 +15,7 @@ from trellisnet.data.kinds import KINDS
 from trellisnet.models.bodies import BODIES
 from trellisnet.training.config import Config, documented
 from trellisnet.training.reading import SECTIONS, Values, checked, make_config, section_kinds, unknown_key
-from trellisnet.training.recipes import load_recipe, merged, with_body
+from trellisnet.training.recipes import load_recipe, merged, with_body, without_width
 from trellisnet.training.values import from_text, load_text
 
 OPTIONS = "data.options."
@@ -62,6 +62,9 @@ def with_flags(values: Values, flags: Mapping[str, str], known: Iterable[str] = 
     """The values of a recipe, overridden by those of the flags."""
     changed = {section: dict(values.get(section, {})) for section in SECTIONS}
     kinds = section_kinds(changed, "flags")
+    changed["model"] = without_width(
+        changed["model"], {flag.removeprefix("model."): text for flag, text in flags.items()}
+    )
     hints = {f"{section}.{name}": hint for section in SECTIONS for name, hint in get_type_hints(kinds[section]).items()}
     for flag, text in flags.items():
         section, _, name = flag.partition(".")

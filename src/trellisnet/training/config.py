@@ -76,7 +76,19 @@ class ModelConfig:
 
 
 @dataclass(kw_only=True)
-class LanguageConfig(ModelConfig):
+class BuiltModel(ModelConfig):
+    """Options of every model that is built from its configuration.
+
+    Args:
+        parameters: choose `hidden_size` so that the whole model has about this number of parameters, within 3 %; for
+            example 0.5e6. A run's config.yaml has the `hidden_size` that was found, and null here.
+    """
+
+    parameters: float | None = None
+
+
+@dataclass(kw_only=True)
+class LanguageConfig(BuiltModel):
     """Options of every language model.
 
     Args:
@@ -98,9 +110,9 @@ class GivenModel(ModelConfig):
     options: dict[str, Any]
 
 
-def around_body(kind: Kind) -> tuple[type[ModelConfig], type[SequenceOptions]]:
+def around_body(kind: Kind) -> tuple[type[BuiltModel], type[SequenceOptions]]:
     """The dataclasses that declare a model's options, except those of its body, for a kind of data."""
-    return (ModelConfig, SequenceOptions) if kind == "sequences" else (LanguageConfig, LanguageOptions)
+    return (BuiltModel, SequenceOptions) if kind == "sequences" else (LanguageConfig, LanguageOptions)
 
 
 @cache
@@ -150,7 +162,9 @@ class TrainingConfig:
     """Options of training.
 
     Args:
-        epochs: passes over the training split.
+        epochs: passes over the training split; with `minutes` the upper bound.
+        minutes: time budget of training, summed over resumptions; evaluation and checkpoints do not count. `warmup` and
+            the schedules cosine and linear then follow the larger of the shares of the steps and of the time.
         batch_size: number of sequences, or of columns of a text, over all processes.
         steps: text only: steps per window that count in the loss; default 64.
         accumulate: split each batch into n parts and accumulate their gradients, to save memory.
@@ -174,6 +188,8 @@ class TrainingConfig:
             epochs.
         precision: float32 or bfloat16 (mixed).
         evaluate_every: epochs between evaluations.
+        evaluate_minutes: with `minutes`: also evaluate after every n minutes of training.
+        test: at the end, evaluate the best model on the test split too; false for runs that only help to choose.
         evaluation: text only: streaming (exact, the default), or windows as in training, the authors' protocol.
         evaluation_batch: number of sequences, or of columns of a text, that are evaluated in parallel.
         seed: seed of all random numbers.
@@ -186,6 +202,7 @@ class TrainingConfig:
     """
 
     epochs: int = 10
+    minutes: float | None = None
     batch_size: int = 32
     steps: int | None = None
     accumulate: int = 1
@@ -204,6 +221,8 @@ class TrainingConfig:
     depths: list[tuple[float, Depth]] = field(default_factory=list)
     precision: Literal["float32", "bfloat16"] = "float32"
     evaluate_every: int = 1
+    evaluate_minutes: float | None = None
+    test: bool = True
     evaluation: Literal["streaming", "windows"] | None = None
     evaluation_batch: int = 32
     seed: int = 0

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-COORDINATES = ("epoch", "step")  # keys of an entry that are positions, not metrics
+COORDINATES = ("epoch", "step", "seconds")  # keys of an entry that are positions, not metrics
 
 
 class Events:

@@ -117,6 +117,20 @@ def resume(folder: Path) -> Run:
         return run
 
 
+def train_in(config: Config, name: str, folder: Path) -> Run:
+    """Train a configuration in a folder: from the start, from its last checkpoint, or not at all if it is finished.
+
+    Raises:
+        ValueError: the folder was started with other values.
+    """
+    if not Run.is_in(folder):
+        return train_new(config, name, folder)
+    run = Run.open(folder)
+    if run.config != config and make_task(config).config != run.config:
+        raise ValueError(f"{folder} was started with other values: choose another folder")
+    return run if (folder / RESULT).exists() else resume(folder)
+
+
 def _make_task(config: Config, team: Workers, data: Any = None, model: nn.Module | None = None) -> Task:
     torch.set_flush_denormal(True)  # activations of deep nets underflow, and denormal numbers are slow
     torch.manual_seed(config.training.seed)  # all processes start from the same weights
@@ -165,14 +179,16 @@ def _command(run: Run) -> str:
 
 def _fit(run: Run, task: Task, team: Workers, resuming: bool, again: str) -> Metrics:
     """Train to the end; return the metrics of the best model by split. `again` is the command that resumes the run."""
-    total = run.config.training.epochs * len(task.train_batches(team))
+    total, minutes = run.config.training.epochs * len(task.train_batches(team)), run.config.training.minutes
+    length = f"{total} steps" if minutes is None else f"{minutes:g} minutes"
     with Progress(total, task.unit, run.log, quiet=not team.first) as progress:
         trainer = Trainer(run, task, team, progress)
         if resuming and trainer.restore():
-            progress.say(f"resumes from step {trainer.step} of {total}")
+            used = "" if minutes is None else f", {trainer.clock.used / 60:.2f} minutes"
+            progress.say(f"resumes from step {trainer.step}{used} of {length}")
         else:
             size = task.num_parameters / 1e6
-            progress.say(f"{type(task.model).__name__}, {size:.2f}M parameters, {total} steps, in {run.folder}")
+            progress.say(f"{type(task.model).__name__}, {size:.2f}M parameters, {length}, in {run.folder}")
         if team.first and run.config.training.tensorboard:
             run.write_events()
         try:

@@ -18,6 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 from trellisnet.data.batches import Batch
 from trellisnet.models.body import State, pack_state, unpack_state
 from trellisnet.training.checkpoints import generator_states, load_latest, save_checkpoint, saved_steps, set_generators
+from trellisnet.training.clock import Clock
 from trellisnet.training.depths import Depth, described, draw, shown_depths, validated
 from trellisnet.training.distribution import Workers, parallel
 from trellisnet.training.means import RunningMeans
@@ -42,7 +43,8 @@ class NotANumberError(RuntimeError):
 class Trainer:
     """The state of a run in training, and the steps that change it.
 
-    `save` writes the complete state: a resumed run gives bit-identical results to an uninterrupted one.
+    `save` writes the complete state: a resumed run gives bit-identical results to an uninterrupted one, except with a
+    time budget, because no two steps take the same time.
     """
 
     def __init__(self, run: Run, task: Task, workers: Workers, progress: Progress) -> None:
@@ -53,7 +55,8 @@ class Trainer:
         self.optimiser = make_optimiser(self.config, self.parameters)
         self.batches = task.train_batches(workers)
         self.fingerprint = task.fingerprint()
-        self.rate = LearningRate(self.config, self.config.epochs * len(self.batches))
+        self.clock = Clock(self.config, workers)
+        self.rate = LearningRate(self.config, self.config.epochs * len(self.batches), self.clock)
         self.average = Average(self.parameters)
         self.step = 0
         self.carried: list[State] = [None] * self.config.accumulate
@@ -68,7 +71,7 @@ class Trainer:
         """Train to the end; return the metrics of the best model, by split."""
         model = parallel(self.model, self.workers)
         with self._signals():
-            while self.batches.epoch < self.config.epochs and not self._stalled_for_good():
+            while self.batches.epoch < self.config.epochs and not self.clock.is_up and not self._stalled_for_good():
                 depth = self._depth()
                 if self.config.depths:
                     self.progress.say(f"epoch {self.batches.epoch + 1}: depth {described(depth)}")
@@ -83,9 +86,10 @@ class Trainer:
         return self._finish()
 
     def _train_epoch(self, model: nn.Module) -> None:
-        """Train on the remaining batches of the current epoch."""
+        """Train on the remaining batches of the current epoch, or until the clock demands an evaluation."""
         epoch = self.batches.epoch
         self.model.train()
+        self.clock.start()
         for batch in self.batches:
             started = time.monotonic()
             loss = self._step(model, batch.to(self.workers.device))
@@ -93,10 +97,13 @@ class Trainer:
             if loss is not None:
                 if self.average.count:
                     self.average.update()
-                self.progress.advance(self.step, loss, self._units(batch), time.monotonic() - started)
+                self.progress.advance(self.step, loss, self._units(batch), time.monotonic() - started, self.clock.left)
             if self.step % self.config.log_every == 0 and self.running:
                 self._log_training(epoch)
+            if self.clock.stop():
+                break  # without a checkpoint: `fit` saves one after the evaluation
             self._save_if_due()
+            self.clock.start()
 
     def _step(self, model: nn.Module, batch: Batch) -> float | None:
         """Train on one batch; return its loss, or None if the step is skipped because of a non-finite number."""
@@ -138,17 +145,18 @@ class Trainer:
     def _after_epoch(self, depth: int | None) -> None:
         """Evaluate at a depth, decay the learning rate, save the model if it is the best so far."""
         epoch = self.batches.epoch
-        if epoch % self.config.evaluate_every and epoch < self.config.epochs:
+        within = self.batches.position > 0  # the clock stopped the epoch
+        if epoch % self.config.evaluate_every and epoch < self.config.epochs and not within:
             return
         with self.average.in_use():
             metrics = self.evaluate(self.task.valid_split, depth)
             judged = self.task.judged_by(metrics)
             scores = self.validation_scores
             scores.append(math.inf if math.isnan(judged) else judged)
-            self._add_metrics({"epoch": epoch, "step": self.step, "valid": metrics})
+            self._add_metrics({"epoch": self._epochs(), "step": self.step, "valid": metrics})
             if scores[-1] <= min(scores) and self.workers.first:
                 save_model(self.model, self.run.folder / "best")
-        self.progress.epoch(epoch, metrics, self.rate.at(self.step, epoch))
+        self.progress.epoch(self._epochs(), metrics, self.rate.at(self.step, epoch))
         if self.rate.after_evaluation(scores):
             self.progress.say(f"learning rate {self.rate.at(self.step, epoch):.4g} from epoch {epoch + 1} on")
         if self.config.average and not self.average.count and stalled(scores, self.config.patience):
@@ -161,14 +169,14 @@ class Trainer:
         return self.task.metrics(self.workers.sum(sums))
 
     def _finish(self) -> dict[str, dict[str, float]]:
-        """Save the last model; evaluate the best one on all splits but the training split, and at the drawn depths."""
+        """Save the last model; evaluate the best one on the splits that the configuration asks for, at all depths."""
         with self.average.in_use():
             if self.workers.first:
                 save_model(self.model, self.run.folder / "last")
         self.workers.wait()
         load_weights(self.model, self.run.folder / "best")
-        metrics = {split: self.evaluate(split) for split in self.task.splits if split != "train"}
-        entry = {"epoch": self.batches.epoch, "step": self.step, "best": metrics}
+        metrics = {split: self.evaluate(split) for split in self.task.final_splits}
+        entry = {"epoch": self._epochs(), "step": self.step, "best": metrics}
         if depths := shown_depths(depth for _, depth in self.config.depths):
             entry["depths"] = self.task.evaluate_depths(self.task.valid_split, depths, workers=self.workers)
         self._add_metrics(entry)
@@ -200,6 +208,7 @@ class Trainer:
             "history": self.validation_scores,
             "running": self.running.state_dict(),
             "entries": self.entries,
+            "seconds": self.clock.used,
         }
 
     def restore(self) -> bool:
@@ -226,7 +235,7 @@ class Trainer:
         self.batches.load_state_dict(state["batches"])
         self.step, self.rate.decays, self.validation_scores = state["step"], state["decays"], state["history"]
         self.running.load_state_dict(state["running"])
-        self.entries = state["entries"]
+        self.entries, self.clock.used = state["entries"], state.get("seconds", 0.0)
         own, device = state["workers"][self.workers.rank], self.workers.device
         self.carried = [unpack_state(state, device) for state in own["carried"]]
         self.average.means = [mean.to(device) for mean in self.average.means]
@@ -256,6 +265,11 @@ class Trainer:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+    def _epochs(self) -> float:
+        """The number of epochs so far, a whole number unless the clock stopped the last one."""
+        epoch, position = self.batches.epoch, self.batches.position
+        return round(epoch + position / len(self.batches), 3) if position else epoch
 
     def _autocast(self) -> Any:
         if self.config.precision == "float32":
@@ -290,5 +304,7 @@ class Trainer:
 
     def _add_metrics(self, entry: dict[str, Any]) -> None:
         self.entries += 1
+        if self.clock.budget is not None:
+            entry = {**entry, "seconds": round(self.clock.used, 3)}
         if self.workers.first:
             self.run.add_metrics(entry)

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from trellisnet.training.clock import Clock
 from trellisnet.training.config import TrainingConfig
 
 
@@ -43,18 +44,25 @@ def without_progress(scores: Sequence[float], evaluations: int) -> bool:
 
 
 class LearningRate:
-    """The learning rate as a function of the step, the epoch and the number of decays so far."""
+    """The learning rate as a function of the step, the epoch and the number of decays so far.
 
-    def __init__(self, config: TrainingConfig, total_steps: int) -> None:
-        self.config, self.total = config, max(1, total_steps)
+    Args:
+        config: the options of training.
+        total_steps: steps of the whole run.
+        clock: with a time budget, the schedule follows the share of the time if that is larger.
+    """
+
+    def __init__(self, config: TrainingConfig, total_steps: int, clock: Clock | None = None) -> None:
+        self.config, self.total, self.clock = config, max(1, total_steps), clock
         self.decays = 0
 
     def at(self, step: int, epoch: int) -> float:
         """The rate of a step in an epoch, both counted from 0."""
         config = self.config
-        done = step / self.total
+        position = step if self.clock is None else max(step, self.clock.share * self.total)
+        done = position / self.total
         if config.warmup and done < config.warmup:
-            return config.learning_rate * (step + 1) / (config.warmup * self.total + 1)
+            return config.learning_rate * (position + 1) / (config.warmup * self.total + 1)
         after_warmup = (done - config.warmup) / (1 - config.warmup)
         falling = {
             "cosine": (1 + math.cos(math.pi * after_warmup)) / 2,

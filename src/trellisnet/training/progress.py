@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -46,27 +47,29 @@ class Progress:
         if self._live is not None:
             self._live.stop()
 
-    def advance(self, step: int, loss: float, units: int, seconds: float) -> None:
-        """Report a training step."""
+    def advance(self, step: int, loss: float, units: int, seconds: float, budget: float = math.inf) -> None:
+        """Report a training step; `budget` is the number of seconds after which training stops."""
         if self.quiet:
             return
         speed = units / max(seconds, 1e-9)
         self.rate = speed if not self.rate else 0.95 * self.rate + 0.05 * speed
         self.loss = loss if not self.loss else 0.95 * self.loss + 0.05 * loss
+        each = units / max(self.rate, 1e-9)
+        total = self.total if budget == math.inf else min(self.total, step + round(budget / each))
         if self._live is not None:
-            self._live.update(self._task, completed=step, description=self._now())
+            self._live.update(self._task, completed=step, total=total, description=self._now())
         elif time.monotonic() - self.shown_at > PLAIN_SECONDS:
             self.shown_at = time.monotonic()
-            left = (self.total - step) * units / max(self.rate, 1e-9)
-            print(f"step {step} of {self.total}, {self._now()}, {_duration(left)} left", file=sys.stderr, flush=True)
+            left = _duration((total - step) * each)
+            print(f"step {step} of {total}, {self._now()}, {left} left", file=sys.stderr, flush=True)
 
     def _now(self) -> str:
         return f"loss {self.loss:.4f}, {self.rate:,.0f} {self.unit}/s"
 
-    def epoch(self, epoch: int, metrics: Mapping[str, float], learning_rate: float) -> None:
+    def epoch(self, epoch: float, metrics: Mapping[str, float], learning_rate: float) -> None:
         """Report the validation of an epoch."""
         speed = f"{self.rate:,.0f} {self.unit}/s"
-        self.say(f"epoch {epoch}: valid {in_one_line(metrics)}; learning rate {learning_rate:.4g}, {speed}")
+        self.say(f"epoch {epoch:g}: valid {in_one_line(metrics)}; learning rate {learning_rate:.4g}, {speed}")
 
     def say(self, text: str) -> None:
         """Print a message and write it to the log."""

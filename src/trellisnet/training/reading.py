@@ -9,7 +9,7 @@ from typing import Any, get_type_hints
 
 import yaml
 
-from trellisnet.core.checks import one_of, suggestion
+from trellisnet.core.checks import one_of, positive, suggestion
 from trellisnet.data.kinds import KINDS
 from trellisnet.models.bodies import BODIES, body_options
 from trellisnet.training.config import (
@@ -103,6 +103,10 @@ def make_config(values: Values, where: str) -> Config:
     """Make a configuration from checked values: set defaults, and check the model's options."""
     kinds = section_kinds(values, where)
     given = {section: values.get(section, {}) for section in SECTIONS}
+    if given["model"].get("parameters") is not None:
+        if given["model"].get("hidden_size") is not None:
+            raise ValueError(f"{where}: model.parameters chooses model.hidden_size: give one of the two")
+        given["model"] = {**given["model"], "hidden_size": None}  # until the sizes of the data are known
     for option in fields(kinds["model"]):
         needed = option.default is MISSING and option.default_factory is MISSING
         if needed and option.name not in given["model"]:
@@ -117,8 +121,12 @@ def make_config(values: Values, where: str) -> Config:
 def _check_model(config: Config, where: str) -> None:
     """Check the model's options by their declarations, before any data is loaded."""
     _, around = around_body(KINDS[config.data.name])
-    chosen = config.model.chosen()
-    for declared in (around, body_options(config.model.body)):
+    chosen, declarations = config.model.chosen(), [around]
+    if config.model.parameters is None:
+        declarations.append(body_options(config.model.body))
+    else:  # the body's options are checked when the data is known and the width is chosen
+        positive(f"{where}: model.parameters", config.model.parameters)
+    for declared in declarations:
         own = {option.name for option in fields(declared)}
         try:
             declared(**{name: value for name, value in chosen.items() if name in own})

@@ -45,7 +45,20 @@ def load_recipe(name: str, _extended_by: tuple[str, ...] = ()) -> dict[str, Any]
     model = own.get("model")
     if isinstance(model, dict) and model.get("body") in list(BODIES):
         base, _ = with_body(checked(base, f"recipe {parent}"), model["body"])
+    if isinstance(model, dict) and isinstance(base.get("model"), dict):
+        base = {**base, "model": without_width(base["model"], model)}
     return merged(base, own)
+
+
+def without_width(model: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """A model's options without its width, if the changes give the width in the other way: by `parameters`.
+
+    >>> without_width({"hidden_size": 8, "num_layers": 2}, {"parameters": 1e6})
+    {'num_layers': 2}
+    """
+    others = {"hidden_size": "parameters", "parameters": "hidden_size"}
+    given = {others.get(name) for name, value in changes.items() if value is not None}
+    return {name: value for name, value in model.items() if name not in given}
 
 
 def with_body(values: Values, body: str) -> tuple[Values, list[str]]:

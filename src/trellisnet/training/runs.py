@@ -72,7 +72,7 @@ class Run:
         run._write_yaml(
             CONFIG, {**config.to_dict(), "version": VERSION}
         )  # last, so that a truncated file has no version
-        run.write_json("environment.json", _environment())
+        run.write_json("environment.json", environment())
         return run
 
     @classmethod
@@ -190,7 +190,8 @@ def _holds_something(path: Path) -> bool:
     return not leftover
 
 
-def _environment() -> dict[str, Any]:
+def environment() -> dict[str, Any]:
+    """Command, date, versions and machine, for the record of a result."""
     import numpy  # noqa: PLC0415
     import torch  # noqa: PLC0415
 

@@ -125,10 +125,11 @@ def loss_chart(series: Sequence[Series]) -> str:
     return line_chart("Training loss", series, "step", "loss")
 
 
-def validation_chart(metric: Metric, series: Sequence[Series]) -> str:
-    """A validation metric over steps."""
+def validation_chart(metric: Metric, series: Sequence[Series], over: str = "step") -> str:
+    """A validation metric over steps, or over something else."""
     series = [replace(one, points=[(x, metric.scaled(y)) for x, y in one.points]) for one in series]
-    return line_chart(f"Validation {metric}", series, "step", metric.axis, log=metric.logarithmic)
+    title = f"Validation {metric}" if over == "step" else f"Validation {metric} over {over}"
+    return line_chart(title, series, over, metric.axis, log=metric.logarithmic)
 
 
 def _depths(summary: Summary, drawn: bool) -> list[str]:

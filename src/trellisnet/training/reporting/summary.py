@@ -29,6 +29,7 @@ class Summary:
         rates: (step, learning rate).
         valid: (epoch, step, validation metrics).
         depths: (depth, validation metrics of the best model), if training drew depths from a range and is finished.
+        seconds: training time of each of `valid`; empty unless the run has a time budget.
         steps: number of steps so far.
         result: content of result.json; empty until the run is finished.
         environment: content of environment.json.
@@ -43,22 +44,23 @@ class Summary:
     losses: list[Point]
     parts: dict[str, list[Point]]
     rates: list[Point]
-    valid: list[tuple[int, int, dict[str, float]]]
+    valid: list[tuple[float, int, dict[str, float]]]
     depths: list[tuple[int, dict[str, float]]]
+    seconds: list[float]
     steps: int
     result: dict[str, Any]
     environment: dict[str, Any]
 
     @property
-    def epochs(self) -> int:
-        """The last evaluated epoch."""
+    def epochs(self) -> float:
+        """The last evaluated epoch; with a time budget, not always a whole number."""
         return self.valid[-1][0] if self.valid else 0
 
     def curve(self, metric: Metric) -> list[Point]:
         """A validation metric over steps."""
         return [(step, metrics[metric.name]) for _, step, metrics in self.valid if metric.name in metrics]
 
-    def best(self) -> tuple[int, float] | None:
+    def best(self) -> tuple[float, float] | None:
         """Epoch and value of the best validation so far; None if there is none."""
         if (metric := self.metric) is None:
             return None
@@ -93,6 +95,7 @@ def summarise(run: Run) -> Summary:
         rates=[(entry["step"], entry["learning_rate"]) for entry in entries if "learning_rate" in entry],
         valid=valid,
         depths=[(int(depth), found) for entry in entries for depth, found in entry.get("depths", {}).items()],
+        seconds=[entry["seconds"] for entry in entries if "valid" in entry and "seconds" in entry],
         steps=entries[-1]["step"] if entries else 0,
         result=result,
         environment=run.read_json("environment.json") or {},

@@ -16,6 +16,7 @@ from trellisnet.data.files.columns import Columns
 from trellisnet.models.bodies import name_of, options_of
 from trellisnet.models.body import State, accepts
 from trellisnet.models.pretrained import Pretrained
+from trellisnet.models.sizing import width_for
 from trellisnet.training.config import Config, GivenModel, ModelConfig
 from trellisnet.training.distribution import Workers
 from trellisnet.training.metrics import Metric
@@ -55,7 +56,9 @@ class Task(ABC):
         if not {"valid", "test"} & set(self.splits):
             raise ValueError(f"{data.name} must have a split 'valid' or 'test' to choose the best epoch by")
         self.config = self._with_defaults(config)
-        self.model = self.build_model() if model is None else model
+        if model is None:
+            self.config = replace(self.config, model=self._with_width(self.config.model))
+        self.model = self.build_model(self.config.model) if model is None else model
         self.check_model()
         self._check_depths("training.depths", self.config.training.depths)
         self.config = replace(self.config, model=resolved(self.config.model, self.model))
@@ -71,9 +74,21 @@ class Task(ABC):
         """The configuration with the defaults of the task; a ValueError for options of other tasks."""
         return config
 
+    def _with_width(self, chosen: ModelConfig) -> ModelConfig:
+        """The model's configuration with the width that `parameters` asks for."""
+        if chosen.parameters is None:
+            return chosen
+        try:
+            width = width_for(
+                lambda width: self.build_model(chosen.changed(hidden_size=width, parameters=None)), chosen.parameters
+            )
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"model.{error}") from None
+        return chosen.changed(hidden_size=width, parameters=None)
+
     @abstractmethod
-    def build_model(self) -> nn.Module:
-        """Build the model of the configuration, with the sizes of the data."""
+    def build_model(self, chosen: ModelConfig) -> nn.Module:
+        """Build a model of the configuration's task, with the sizes of the data."""
 
     @abstractmethod
     def check_model(self) -> None:
@@ -180,9 +195,15 @@ class Task(ABC):
         return "valid" if "valid" in self.splits else self.splits[-1]
 
     @property
+    def final_splits(self) -> list[str]:
+        """The splits on which the best model is evaluated at the end."""
+        others = [split for split in self.splits if split != "train"]
+        return others if self.training.test else [self.valid_split]
+
+    @property
     def shown_split(self) -> str:
         """The split whose predictions the report shows."""
-        return "test" if "test" in self.splits else self.splits[-1]
+        return "test" if "test" in self.final_splits else self.valid_split
 
     @property
     def device(self) -> Any:

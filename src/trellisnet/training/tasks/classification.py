@@ -14,6 +14,7 @@ from trellisnet.data.files.columns import Columns
 from trellisnet.data.sequences.data import SequenceData
 from trellisnet.models.build import build_classifier
 from trellisnet.models.sequence import SequenceClassifier
+from trellisnet.training.config import ModelConfig
 from trellisnet.training.metrics import ACCURACY, LOSS
 from trellisnet.training.tasks.base import Sums
 from trellisnet.training.tasks.sequences import SequenceTask
@@ -27,8 +28,8 @@ class ClassificationTask(SequenceTask):
     summed = ("loss", "accuracy", "count")
     model: SequenceClassifier
 
-    def build_model(self) -> SequenceClassifier:
-        chosen, data = self.config.model, self.data
+    def build_model(self, chosen: ModelConfig) -> SequenceClassifier:
+        data = self.data
         return build_classifier(chosen.body, data.input_size, data.output_size, **chosen.chosen())
 
     def sizes(self) -> dict[str, tuple[int, int]]:

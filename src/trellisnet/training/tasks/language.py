@@ -18,7 +18,7 @@ from trellisnet.models.body import receptive_field
 from trellisnet.models.build import build_language_model
 from trellisnet.models.evaluation import perplexity
 from trellisnet.models.language import LanguageModel
-from trellisnet.training.config import TEXT_DEFAULTS, Config
+from trellisnet.training.config import TEXT_DEFAULTS, Config, ModelConfig
 from trellisnet.training.distribution import Workers
 from trellisnet.training.metrics import BITS, LOSS, PERPLEXITY
 from trellisnet.training.scoring import read_texts, score_texts
@@ -48,8 +48,8 @@ class LanguageTask(Task):
         unset = {name: value for name, value in TEXT_DEFAULTS.items() if getattr(config.training, name) is None}
         return replace(config, training=replace(config.training, **unset))
 
-    def build_model(self) -> LanguageModel:
-        chosen, vocabulary = self.config.model, self.data.vocabulary
+    def build_model(self, chosen: ModelConfig) -> LanguageModel:
+        vocabulary = self.data.vocabulary
         options = {"embedding_size": chosen.hidden_size, **chosen.chosen()}
         return build_language_model(chosen.body, vocab_size=len(vocabulary), vocabulary=vocabulary, **options)
 

@@ -15,6 +15,7 @@ from trellisnet.data.files.columns import Columns
 from trellisnet.data.sequences.data import SequenceData
 from trellisnet.models.build import build_regressor
 from trellisnet.models.sequence import SequenceRegressor
+from trellisnet.training.config import ModelConfig
 from trellisnet.training.metrics import MAE, MSE
 from trellisnet.training.tasks.base import Sums
 from trellisnet.training.tasks.sequences import SequenceTask, step_columns
@@ -30,8 +31,8 @@ class RegressionTask(SequenceTask):
     summed = ("mse", "mae", "count")
     model: SequenceRegressor
 
-    def build_model(self) -> SequenceRegressor:
-        chosen, data = self.config.model, self.data
+    def build_model(self, chosen: ModelConfig) -> SequenceRegressor:
+        data = self.data
         return build_regressor(chosen.body, data.input_size, data.output_size, **chosen.chosen())
 
     def sizes(self) -> dict[str, tuple[int, int]]:

@@ -18,6 +18,7 @@ from trellisnet.models.body import nests_depths, run_depths
 from trellisnet.models.build import build_language_model
 from trellisnet.models.heads import IGNORED
 from trellisnet.models.language import LanguageModel
+from trellisnet.training.config import ModelConfig
 from trellisnet.training.metrics import ACCURACY, LOSS
 from trellisnet.training.tasks.base import Carried, Sums
 from trellisnet.training.tasks.sequences import SequenceTask, step_columns
@@ -32,9 +33,8 @@ class TokenTask(SequenceTask):
     summed = ("loss", "accuracy", "count")
     model: LanguageModel
 
-    def build_model(self) -> LanguageModel:
-        chosen, data = self.config.model, self.data
-        options = {"embedding_size": data.input_size, **chosen.chosen()}
+    def build_model(self, chosen: ModelConfig) -> LanguageModel:
+        options = {"embedding_size": self.data.input_size, **chosen.chosen()}
         return build_language_model(chosen.body, vocab_size=self._tokens, **options)
 
     def sizes(self) -> dict[str, tuple[int, int]]:

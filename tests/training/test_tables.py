@@ -1,0 +1,85 @@
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from trellisnet.cli import main, parse
+from trellisnet.commands.train import train
+from trellisnet.models.bodies import BODIES
+from trellisnet.models.build import build_classifier, build_language_model
+from trellisnet.models.sizing import width_for
+from trellisnet.training.checks import check_config
+from trellisnet.training.recipes import load_recipe
+from trellisnet.training.tables import as_markdown, load_tables, published
+
+TABLES = load_tables()
+ROWS = [(table, row) for table in TABLES for row in table.rows]
+READY = [pytest.param(table, row, id=f"{table.data}-{row.system}") for table, row in ROWS if row.overrides is not None]
+WORDS = {"ptb-word": 10_000, "ptb-char": 50, "wikitext-103": 267_735}
+
+
+def test_all_rows_of_the_paper_are_there():
+    assert [(table.table, table.data, len(table.rows)) for table in TABLES] == [
+        (1, "ptb-word", 14),
+        (2, "wikitext-103", 7),
+        (3, "ptb-char", 8),
+        (4, "seq-mnist", 6),
+        (4, "perm-mnist", 6),
+        (4, "seq-cifar10", 6),
+    ]
+
+
+@pytest.mark.parametrize(("table", "row"), ROWS)
+def test_a_row_fits_its_recipe(table, row):
+    recipe = load_recipe(row.recipe)
+    assert recipe["data"]["name"] == table.data
+    assert recipe["about"]["metric"] == table.metric
+    if row.overrides is not None:
+        assert row.overrides.get("model.body", "trellis") == row.body
+    if row.body == "trellis":
+        assert row.published == recipe["about"]["paper_result"]
+        assert row.size == recipe["about"].get("paper_parameters")
+
+
+@pytest.mark.parametrize(("table", "row"), READY)
+def test_the_command_of_a_row_makes_a_model_of_its_size(table, row):
+    assert row.body in BODIES
+    config = parse("train", train, row.command.split()[2:])["config"]
+    check_config(config)
+    model = config.model
+
+    def build(width):
+        chosen = model.changed(hidden_size=width, parameters=None).chosen()
+        if table.metric == "accuracy":
+            return build_classifier(model.body, 1, 10, **chosen)
+        return build_language_model(model.body, WORDS[table.data], **chosen)
+
+    width = model.hidden_size if model.parameters is None else width_for(build, model.parameters)
+    with torch.device("meta"):
+        size = sum(parameter.numel() for parameter in build(width).parameters())
+    if row.size is not None:
+        assert size / 1e6 == pytest.approx(row.size, rel=0.03)
+
+
+def test_published_results_are_found_by_body():
+    assert [row.published for row in published("perm-mnist", "tcn")] == [0.972]
+    assert [row.system for row in published("wikitext-103", "lstm")] == ["LSTM", "LSTM with continuous cache"]
+    assert published("seq-cifar10", "tcn") == []
+
+
+def test_the_documentation_shows_the_tables():
+    page = Path(__file__).parents[2] / "docs" / "field.md"
+    assert as_markdown(TABLES) in page.read_text(), "see `trellisnet tables --format markdown`"
+
+
+def test_the_tables_are_printed(capsys):
+    assert main(["tables"]) == 0
+    out = capsys.readouterr().out
+    assert "Table 3: character-level Penn Treebank, bits" in out
+    assert "99.20 %" in out
+    assert main(["tables", "--format", "json", "--data", "ptb-char"]) == 0
+    (table,) = json.loads(capsys.readouterr().out)
+    assert table["rows"][-1]["published"] == 1.158
+    assert main(["tables", "--data", "ptb-wrd"]) == 2
+    assert "got 'ptb-wrd', did you mean 'ptb-word'?" in capsys.readouterr().err
