@@ -146,7 +146,7 @@ def test_from_training_to_writing(tmp_path):
     told = re.search(r"best model, test: .*bits (\d+\.\d+)", done.stderr)
     judged = call("evaluate", str(run))
     assert f"bits {told[1]}" in judged.stdout
-    assert "exact streaming" in judged.stdout
+    assert "streaming: every token once" in judged.stdout
     windows = call("evaluate", str(run), "--evaluation", "windows")
     assert "the authors' way" in windows.stdout
     adapted = call("evaluate", str(run), "--cache_size", "50", "--dynamic_rate", "0.001", "--limit", "80")

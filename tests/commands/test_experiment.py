@@ -26,11 +26,13 @@ def test_another_body_keeps_what_is_not_its_own(capsys):
     assert config.training == recipe.training
 
 
-def test_depths_belong_to_the_body_of_the_recipe(capsys):
-    assert config_of("demo").training.depths
-    assert config_of("demo", "--model.body=gru", "--model.num_layers=2").training.depths == []
-    assert capsys.readouterr().err.endswith("model.num_layers, training.depths\n")
-    assert config_of("demo", "--model.body", "trellis") == config_of("demo")
+def test_depths_belong_to_the_body_of_the_recipe(capsys, tmp_path):
+    own = str(tmp_path / "own.yaml")
+    (tmp_path / "own.yaml").write_text("extends: word-ptb\ntraining: {depths: [[0.5, 3]]}\n")
+    assert config_of(own).training.depths
+    assert config_of(own, "--model.body=gru", "--model.num_layers=2").training.depths == []
+    assert capsys.readouterr().err.endswith("model.aux_weight, training.depths\n")
+    assert config_of(own, "--model.body", "trellis") == config_of(own)
     assert capsys.readouterr().err == ""
 
 

@@ -149,10 +149,10 @@ def test_a_rate_that_diverges_is_not_chosen(tmp_path, monkeypatch, capsys):
 
 
 def test_options_with_lists_and_of_training(tmp_path):
-    assert versus(tmp_path, "trellis:num_layers=4;dilation=[1,2];training.clip=1,lstm", *ONE) == 0
+    assert versus(tmp_path, "trellis:num_layers=4;dilation=[1,2];training.clip=1,lstm:hidden_size=9", *ONE) == 0
     trellis, lstm = json.loads((tmp_path / "results.json").read_text())["contestants"]
     assert trellis["options"] == {"model.num_layers": "4", "model.dilation": "[1,2]", "training.clip": "1"}
-    assert lstm["options"] == {}
+    assert lstm["hidden_size"] == 9  # in place of the number of parameters for all
     assert (tmp_path / "trellis-num_layers=4-dilation=-1-2-training.clip=1" / "seed-0" / "report.html").exists()
 
 
@@ -174,7 +174,6 @@ def test_other_terms_need_another_folder(tmp_path, capsys):
         (["--bodies", "lstm:dropout=2"], "contestant lstm:dropout=2: .* model.dropout must be in"),
         (["--bodies", "lstm:parameters=9"], "versus sets model.parameters for all contestants: use --parameters"),
         (["--bodies", "lstm", "--parameters", "10"], "contestant lstm: .* the smallest possible size is"),
-        (["--bodies", "lstm:hidden_size=9", "--parameters", "1e4"], "contestant lstm:hidden_size=9: .* one of the two"),
         (["--bodies", "lstm", "--minutes", "0"], "--minutes must be a number > 0, got 0"),
         (["--bodies", "lstm", "--pilot_minutes", "0"], "--pilot_minutes must be a number > 0, got 0"),
         (["--bodies", "lstm", *ONE, "--pilot_minutes", "1"], "--pilot_minutes needs --rates of at least 2"),

@@ -19,7 +19,7 @@ def language_model(body):
 
 
 @pytest.mark.parametrize("make", [classifier, language_model])
-@pytest.mark.parametrize("budget", [0.1e6, 0.7e6])
+@pytest.mark.parametrize("budget", [0.2e6, 0.7e6])
 @pytest.mark.parametrize("body", BODIES)
 def test_every_body_meets_a_budget(body, budget, make):
     build = make(body)
@@ -55,7 +55,7 @@ def test_the_nearest_width_that_can_be_built_is_found(multiple, smallest, budget
             r"parameters = 400 cannot be met: the smallest .* is 500 \(hidden_size=50\)",
         ),
         ({"multiple": 20}, 300, r"within 3%: the nearest sizes are 200 \(hidden_size=20\) and 400 \(hidden_size=40\)"),
-        ({"smallest": 2**17}, 400, "hidden_size must be a multiple of 1 and at least 131072, got"),
+        ({"smallest": 2**21}, 400, "hidden_size must be a multiple of 1 and at least 2097152, got"),
         ({}, 0, "parameters must be a number > 0, got 0"),
     ],
 )

@@ -50,7 +50,7 @@ def test_an_option_is_declared_in_one_place(monkeypatch, capsys):
     config.model_config.cache_clear()
     try:
         made = parse("train", train, ["demo", "--model.body", "new", "--model.speed", "3"])["config"].model
-        assert (made.body, made.hidden_size, made.speed) == ("new", 256, 3.0)
+        assert (made.body, made.hidden_size, made.speed) == ("new", 384, 3.0)
         with pytest.raises(SystemExit):
             parse("train", train, ["demo", "--model.body", "new", "--help"])
         assert "how fast it is. (type: float, default: 1.0)" in " ".join(capsys.readouterr().out.split())

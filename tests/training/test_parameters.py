@@ -59,7 +59,7 @@ def test_the_later_of_width_and_budget_counts(tmp_path):
 
 def test_the_run_has_the_width(tmp_path):
     flags = ["--model.parameters", "6000", "--model.embedding_size", "8", "--training.epochs", "1"]
-    assert main(["train", "demo", *flags, "--training.depths", "[]", "--to", str(tmp_path / "run")]) == 0
+    assert main(["train", "demo", *flags, "--data.options.characters", "30000", "--to", str(tmp_path / "run")]) == 0
     model = Run.open(tmp_path / "run").config.model
     assert model.parameters is None
     assert Run.open(tmp_path / "run").read_json("result.json")["parameters"] == pytest.approx(6000, rel=0.03)

@@ -16,6 +16,7 @@ from trellisnet.training.tasks import make_task
 PAPER = ["char-ptb", "perm-mnist", "seq-cifar10", "seq-mnist", "wikitext-103"]
 PAPER += ["word-ptb", "word-ptb-large", "word-ptb-mos", "word-ptb-mos-large"]
 SMALL = ["adding", "char-ptb-small", "copy-memory", "demo", "perm-mnist-small", "word-ptb-small"]
+SWEEPS = ["char-ptb-sweeps", "word-ptb-sweeps"]
 TEMPLATES = ["my-labels", "my-series", "my-text"]
 
 
@@ -24,7 +25,7 @@ def config_of(name, *flags):
 
 
 def test_all_recipes_are_there():
-    assert recipe_names() == sorted(PAPER + SMALL + TEMPLATES)
+    assert recipe_names() == sorted(PAPER + SMALL + SWEEPS + TEMPLATES)
 
 
 @pytest.mark.parametrize("name", PAPER)
@@ -45,7 +46,7 @@ def test_the_papers_sizes_are_met(name):
 
 
 @pytest.mark.parametrize("body", ["trellis", "lstm"])
-@pytest.mark.parametrize("name", PAPER + SMALL + TEMPLATES)
+@pytest.mark.parametrize("name", PAPER + SMALL + SWEEPS + TEMPLATES)
 def test_two_steps_of_every_recipe(name, body, tmp_path, monkeypatch):
     """With its own options, but narrow, shallow, and on tiny data."""
     torch.set_default_dtype(torch.float32)
@@ -158,7 +159,7 @@ def test_options_of_text_are_no_options_of_sequences(name, value, monkeypatch):
         make_task(config_of("seq-mnist", f"--training.{name}", value))
 
 
-@pytest.mark.parametrize("name", PAPER + SMALL + TEMPLATES)
+@pytest.mark.parametrize("name", PAPER + SMALL + SWEEPS + TEMPLATES)
 def test_a_configuration_survives_its_file(name, tmp_path):
     """And the file is a recipe: a run can be repeated from it."""
     config = config_of(name)
@@ -172,7 +173,7 @@ def test_a_configuration_is_resolved(name, monkeypatch):
     """With the model's own defaults; and what is resolved stays as it is."""
     monkeypatch.setattr(tasks, "load", lambda *a, **k: tiny_text() if name == "demo" else tiny_sequences())
     resolved = make_task(config_of(name)).config
-    assert resolved.model.cell == "lstm"
+    assert resolved.model.cell == ("coupled" if name == "demo" else "lstm")
     assert resolved.model.kernel_size == 2
     assert resolved.model.memory == "store"
     assert getattr(resolved.model, "head", None) == ("softmax" if name == "demo" else None)

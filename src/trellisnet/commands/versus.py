@@ -54,7 +54,8 @@ def versus(
         bodies: contestants, separated by commas. A contestant is a body, and after a colon its own options, separated
             by semicolons: `lstm:num_layers=2;training.clip=1`. An option without a section belongs to the model.
         minutes: training time of each run; evaluation does not count.
-        parameters: choose the width of each contestant so that its model has about this number of parameters.
+        parameters: choose the width of each contestant so that its model has about this number of parameters, except
+            where a contestant has its own `hidden_size`.
         seeds: number of runs per contestant.
         rates: number of learning rates to try, around that of the recipe; 1: no pilots.
         factor: factor between neighbouring learning rates.
@@ -128,7 +129,10 @@ class Entry:
     def __init__(self, name: str, recipe: str, flags: Mapping[str, str]) -> None:
         self.name = name
         body, self.options = split_contestant(name)
-        self.changes = {"model.body": body, **flags, **self.options}
+        shared = dict(flags)
+        if "model.hidden_size" in self.options:
+            shared.pop("model.parameters", None)
+        self.changes = {"model.body": body, **shared, **self.options}
         with self.named():
             config = read_experiment({"recipe": recipe}, self.changes, ())
         assert config is not None

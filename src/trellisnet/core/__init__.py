@@ -2,15 +2,18 @@
 
 Read `naive.py` first: the paper's equations as loops. Then `trellis.py`, the module; `plan.py`, which cells a call
 needs; `state.py`, what goes from call to call; and `engine/plain.py`, the same with tensors. Everything else in
-`engine/` is how a call is run fast, behind one function, `engine.run`.
+`engine/` is how a call is run fast, behind one function, `engine.run`. `forms.py` checks a call; `solver.py` runs layers
+until they converge.
 
 Words, each with one meaning:
 
+- *path*: the order in which the cells of the grid are computed, and where a cell finds what lies before its step:
+  by *layers* (the paper), by *sweeps* along time within a layer, or by *steps* of time. See `naive.py`.
 - *step*: a position in time. T steps, B sequences.
 - *level*: the states at one height of the grid, at all steps. Level 0 lies below the first layer, and is zero.
 - *layer*: computes level i+1 from level i. A call has `depth` layers; all of them share the weights of the *kernel*.
 - *cell*: maps the pre-activations of one step of one layer to its *hidden state* h, which the next layer multiplies,
-  and its *memory* c, which only the next layer's cell reads. (The option `memory` is about storage instead.)
+  and its *memory* c, which only cells read. (The option `memory` is about storage instead.)
 - *gate*: one of the G pre-activations per channel, or what the cell makes of it in place.
 - *tap*: one of the K steps of the level below that a layer reads, a *dilation* apart. The oldest is the first.
 - *block*: channels whose gates are one matrix; a dense kernel has one, a mixed-group kernel one per group. Its *terms*

@@ -11,7 +11,7 @@ from trellisnet.core.checks import positive
 
 TOLERANCE = 0.03  # relative
 SPAN = 64  # widths that are tried after each power of two: some bodies accept only multiples of a number
-LARGEST = 2**16
+LARGEST = 2**20
 
 
 def width_for(build: Callable[[int], nn.Module], parameters: float) -> int:

@@ -32,11 +32,6 @@ def check_config(config: Config, processes: int = 1) -> None:
     if training.tensorboard and find_spec("tensorboard") is None:
         raise ImportError("training.tensorboard needs the tensorboard package, of the extra 'tensorboard'")
     _check_depths(training)
-    if training.minutes is not None and any(share < 1 for share, _ in training.depths):
-        raise ValueError(
-            f"training.depths counts epochs, and with training.minutes their number is not known: got "
-            f"{training.depths} and training.minutes={training.minutes:g}"
-        )
     if training.depths and config.model.body in BODIES and not chooses_depth(config.model.body):
         raise ValueError(
             f"training.depths needs a body with a depth of each call, such as 'trellis': got {training.depths} and "
@@ -79,6 +74,11 @@ def _check_numbers(training: TrainingConfig) -> None:
             positive(f"training.{name}", getattr(training, name))
     if training.evaluate_minutes is not None and training.minutes is None:
         raise ValueError(f"training.evaluate_minutes belongs to training.minutes: got {training.evaluate_minutes:g}")
+    if training.minutes is not None and any(share < 1 for share, _ in training.depths):
+        raise ValueError(
+            f"training.depths counts epochs, and with training.minutes their number is not known: got "
+            f"{training.depths} and training.minutes={training.minutes:g}"
+        )
     if training.clip is not None and not training.clip > 0:
         raise ValueError(f"training.clip must be a number > 0, got {training.clip}")
     if not training.decay > 1:
