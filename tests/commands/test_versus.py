@@ -12,6 +12,7 @@ import torch
 from tiny import tiny_sequences, tiny_text
 from trellisnet.cli import main, parse
 from trellisnet.commands.train import train
+from trellisnet.commands.versus import split_bodies
 from trellisnet.training import clock, contest, tasks
 from trellisnet.training.loop import NotANumberError, Trainer
 from trellisnet.training.progress import Progress
@@ -22,6 +23,7 @@ from trellisnet.training.runs import Run
 from trellisnet.training.tasks import make_task
 
 FLAGS = ["--model.embedding_size", "4", "--training.steps", "6", "--training.batch_size", "4", "--training.sample", "0"]
+FLAGS += ["--training.learning_rate", "0.004"]
 TERMS = ["--minutes", "0.5", "--parameters", "6000", "--seeds", "2"]
 BODIES = "trellis:num_layers=3,lstm"
 ONE = ["--rates", "1", "--seeds", "1"]
@@ -57,14 +59,15 @@ def content(folder):
 
 def test_a_contest(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(contest_report, "has_matplotlib", has_matplotlib)
-    assert versus(tmp_path / "contest") == 0
+    bodies = "trellis:num_layers=3;training.depths=[[0.5,2]],lstm"
+    assert versus(tmp_path / "contest", bodies) == 0
     printed = capsys.readouterr()
     assert "note: training.depths counts epochs" in printed.err
     lines = printed.out.splitlines()
     assert [re.split(r"\s{2,}", line.strip())[3] for line in lines[1:3]] == ["2 of 2"] * 2
     results = json.loads((tmp_path / "contest" / "results.json").read_text())
     assert (results["minutes"], results["wanted_parameters"], results["metric"]) == (0.5, 6000, "bits")
-    assert [one["name"] for one in results["contestants"]] == BODIES.split(",")
+    assert [one["name"] for one in results["contestants"]] == split_bodies(bodies)
     for one in results["contestants"]:
         assert one["parameters"] == pytest.approx(6000, rel=0.03)
         rates = {pilot["learning_rate"]: pilot["valid"] for pilot in one["pilots"]}
