@@ -10,7 +10,9 @@ from torch import nn
 
 from tiny import tiny_sequences, tiny_text
 from trellisnet import TrainingConfig, TrellisClassifier, TrellisLM, TrellisRegressor, fit, predict
+from trellisnet.baselines.rnn import GruBody
 from trellisnet.data import load
+from trellisnet.models.sequence import SequenceLabeller
 from trellisnet.training.progress import Progress
 
 RNG = np.random.default_rng(0)
@@ -108,6 +110,15 @@ def test_values_at_every_step(tmp_path):
     assert found["series"] == [str(i) for i in range(3) for _ in range(LENGTHS[i])]
     alone = [model.predict(torch.tensor(values, dtype=torch.float32)[None])[0, :, 0] for values in SERIES[:3]]
     assert found["value 1"] == pytest.approx(torch.cat(alone).tolist(), abs=1e-5)
+
+
+def test_labels_at_every_step(tmp_path):
+    model = SequenceLabeller(GruBody(2, hidden_size=6), 2)
+    run = fit(model, tiny_sequences("labels", ragged=True), config(), tmp_path / "run")
+    found = predict(run, SERIES[:3])
+    assert list(found) == ["series", "step", "p(0)", "p(1)"]
+    alone = [model.predict(torch.tensor(values, dtype=torch.float32)[None])[0] for values in SERIES[:3]]
+    assert found["p(1)"] == pytest.approx(torch.cat(alone)[:, 1].tolist(), abs=1e-5)
 
 
 def test_tokens(tmp_path):

@@ -11,6 +11,7 @@ from typing import Any
 from trellisnet.data.checks import pick
 from trellisnet.data.sequences.data import SequenceData
 from trellisnet.data.sequences.images import load_cifar10, load_mnist
+from trellisnet.data.sequences.music import load_music
 from trellisnet.data.sequences.own import load_series
 from trellisnet.data.sequences.synthetic import load_adding, load_copy_memory
 from trellisnet.data.text.corpora import CORPORA, load_corpus
@@ -23,6 +24,7 @@ DATASETS: dict[str, Callable[..., TextData | SequenceData]] = {
     "seq-mnist": partial(load_mnist, permuted=False),
     "perm-mnist": partial(load_mnist, permuted=True),
     "seq-cifar10": load_cifar10,
+    "music": load_music,
     "copy-memory": load_copy_memory,
     "adding": load_adding,
     "python-library": load_library,
@@ -36,8 +38,8 @@ def load(name: str, root: str | Path | None = None, **options: Any) -> TextData 
 
     Args:
         name: one of `DATASETS`: a benchmark ("ptb-word", "ptb-char", "wikitext-2", "wikitext-103", "seq-mnist",
-            "perm-mnist", "seq-cifar10"), a stress test ("copy-memory", "adding"), "python-library", or your own "text"
-            or "series".
+            "perm-mnist", "seq-cifar10", "music"), a stress test ("copy-memory", "adding"), "python-library", or your
+            own "text" or "series".
         root: a folder to search first for the files of a benchmark.
         options: options of the dataset: the parameters of its function in `DATASETS`.
 
