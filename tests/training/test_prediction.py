@@ -221,7 +221,7 @@ def test_mistakes_are_named(tmp_path):
     new.write_text("")
     with pytest.raises(ValueError, match=r"new\.csv: is empty"):
         predict(tmp_path / "run", new)
-    with pytest.raises(ValueError, match=r"new\.txt: must end in \.csv, \.parquet, \.npy, \.npz, as what"):
+    with pytest.raises(ValueError, match=r"new\.txt: must end in \.csv, \.parquet, \.npy, \.npz, \.ts, as what"):
         predict(tmp_path / "run", tmp_path / "new.txt")
     with pytest.raises(ValueError, match="per belongs to language models: got 'line' for classification"):
         predict(tmp_path / "run", SERIES, per="line")
@@ -235,7 +235,7 @@ def test_mistakes_are_named(tmp_path):
 def test_arrays_were_trained_on_and_a_table_is_given(tmp_path):
     fit(TrellisClassifier(2, 6, 2, 2), (SERIES, [i % 2 for i in range(40)]), config(), tmp_path / "run")
     write_table(tmp_path / "new.csv", SERIES)
-    with pytest.raises(ValueError, match=r"new\.csv: must end in \.npy, \.npz, as what was trained on"):
+    with pytest.raises(ValueError, match=r"new\.csv: must end in \.npy, \.npz, \.ts, as what was trained on"):
         predict(tmp_path / "run", tmp_path / "new.csv")
     np.save(tmp_path / "new.npy", np.stack([values[:4] for values in SERIES]))
     assert len(predict(tmp_path / "run", tmp_path / "new.npy")["label"]) == 40

@@ -22,4 +22,5 @@ KINDS: dict[str, Kind] = {
     "python-library": "text",
     "text": "text",
     "series": "sequences",
+    "ts": "sequences",
 }
