@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from trellisnet.models.evaluation import gradient_statistics as gradient_statistics
     from trellisnet.models.language import LanguageModel as LanguageModel
     from trellisnet.models.sequence import SequenceClassifier as SequenceClassifier
+    from trellisnet.models.sequence import SequenceLabeller as SequenceLabeller
     from trellisnet.models.sequence import SequenceRegressor as SequenceRegressor
     from trellisnet.models.trellis import TrellisClassifier as TrellisClassifier
     from trellisnet.models.trellis import TrellisLM as TrellisLM
@@ -35,6 +36,7 @@ _HOMES = {
     "DynamicEvaluation": "models.evaluation",
     "LanguageModel": "models.language",
     "SequenceClassifier": "models.sequence",
+    "SequenceLabeller": "models.sequence",
     "SequenceRegressor": "models.sequence",
     "TrainingConfig": "training.config",
     "TrellisClassifier": "models.trellis",

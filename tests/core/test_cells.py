@@ -1,12 +1,15 @@
 """Each cell: its gradient by finite differences, its in-place form against its definition."""
 
+import math
+
 import pytest
 import torch
 from torch import nn
 
-from reference import assert_close
+from reference import assert_close, gradients
 from trellisnet import Cell, TrellisNet
-from trellisnet.core.cells import CELLS
+from trellisnet.baselines.nas import NasBody
+from trellisnet.core.cells import CELLS, InPlaceCell
 from trellisnet.core.cells.rnn import TanhCell
 
 
@@ -29,7 +32,7 @@ def test_gradcheck(name, memory):
 
 
 @pytest.mark.parametrize("with_memory", [True, False])
-@pytest.mark.parametrize("name", CELLS)
+@pytest.mark.parametrize("name", [name for name, cell in CELLS.items() if isinstance(cell, InPlaceCell)])
 def test_in_place_form_is_the_definition(name, with_memory):
     cell = CELLS[name]
     pre = torch.randn(5, 2, cell.gates, 3, requires_grad=True)
@@ -48,6 +51,41 @@ def test_in_place_form_is_the_definition(name, with_memory):
     grad_before = torch.empty(5, 2, 3) if cell.has_memory else None
     cell.backward_(cell.views(gates), given, memory_out, *grads, grad_before)
     assert_close([gates, grad_before][: len(expected)], expected, 1e-14)
+
+
+@pytest.mark.parametrize(("steps", "batch"), [(1, 1), (7, 3)])
+def test_one_layer_of_nas_cells_by_steps_is_the_recurrent_net(steps, batch):
+    body = NasBody(2, hidden_size=5)
+    net = TrellisNet(2, 5, num_layers=1, cell="nas", path="steps", hidden_taps=1, bias=False)
+    w, u = (weight.detach().t().unflatten(1, (8, 5)) for weight in (body.layers[0].w, body.layers[0].u))
+    with torch.no_grad():
+        for weight, given, empty in ((net.kernel.weight_input, w, 4), (net.kernel.weight_hidden, u, 3)):
+            weight.zero_()
+            gates = weight[-1].unflatten(1, (9, 5))
+            for gate in range(9):
+                if gate != empty:  # the input has no part in the factor b, the hidden state none in a
+                    gates[:, gate] = given[:, gate if gate < 4 else gate - 1]
+    x = torch.randn(steps, batch, 2, requires_grad=True)
+    (ours, state), (theirs, (h, c)) = net(x), body(x)
+    assert_close((ours, state.last[0], state.last[1]), (theirs, h[0], c[0]))
+    assert_close(gradients(ours, x), gradients(theirs, x))
+
+
+def test_the_highway_cell_is_its_equation():
+    pre, memory = torch.randn(5, 2, 2, 3), torch.randn(5, 2, 3)
+    hidden, after = CELLS["highway"](pre, memory)
+    for (i, j, k), before in zip(torch.cartesian_prod(*map(torch.arange, (5, 2, 3))), memory.flatten(), strict=True):
+        transform = 1 / (1 + math.exp(-pre[i, j, 1, k]))
+        expected = transform * math.tanh(pre[i, j, 0, k]) + (1 - transform) * before
+        assert_close((hidden[i, j, k], after[i, j, k]), (expected, expected))
+
+
+@pytest.mark.parametrize("name", ["darts", "enas"])
+def test_a_cell_with_matrices_of_its_own_is_no_trellis_cell(name):
+    with pytest.raises(
+        ValueError, match=f"cell '{name}' cannot be a trellis cell: .* matrices of its own .*body='{name}'"
+    ):
+        TrellisNet(2, 3, 2, cell=name)
 
 
 class Scaled(nn.Module, Cell):

@@ -28,7 +28,7 @@ class Highway(AffineCell):
         return 2 * memory
 
 
-CELLS = {"lstm": "lstm", "coupled": "coupled", "gru": "gru", "own": Highway()}
+CELLS = {"lstm": "lstm", "coupled": "coupled", "gru": "gru", "highway": "highway", "own": Highway()}
 OPTIONS = {
     "plain": {},
     "recompute": {"memory": "recompute"},

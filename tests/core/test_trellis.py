@@ -24,7 +24,7 @@ class Leaky(Cell):
         return state * 2, state
 
 
-CELLS = ["tanh", "relu", "lstm", "gru", Leaky()]
+CELLS = ["tanh", "relu", "lstm", "gru", "highway", "nas", Leaky()]
 OPTIONS = {
     "plain": {},
     "recompute": {"memory": "recompute"},

@@ -4,7 +4,8 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from reference import assert_close
-from trellisnet import TrellisClassifier, TrellisRegressor
+from trellisnet import TrellisClassifier, TrellisNet, TrellisRegressor
+from trellisnet.models.sequence import SequenceLabeller
 
 LENGTHS = [12, 3, 1, 7]
 
@@ -15,6 +16,10 @@ def classifier(**options):
 
 def regressor(**options):
     return TrellisRegressor(3, 10, num_layers=4, **options)
+
+
+def labeller(**options):
+    return SequenceLabeller(TrellisNet(3, 10, num_layers=4, aux_every=4), 2, **options)
 
 
 @pytest.fixture
@@ -95,6 +100,43 @@ def test_a_regressor_predicts_without_dropout(x):
     model = regressor(output_dropout=0.5)
     assert torch.equal(model.predict(x, LENGTHS), model.predict(x, LENGTHS))
     assert_close(model.predict(x), model.eval()(x).prediction)
+
+
+def test_independent_labels_at_every_step(x):
+    model = labeller()
+    targets = torch.rand(4, 12, 2).round()
+    out = model(x, targets, LENGTHS)
+    assert out.prediction.shape == (4, 12, 2)
+    total, steps = 0.0, 0
+    for row, labels, n in zip(x, targets, LENGTHS, strict=True):
+        logits = model(row[None, :n]).prediction[0]
+        for step in range(n):
+            for logit, label in zip(logits[step], labels[step], strict=True):
+                total -= torch.log(torch.sigmoid(logit if label else -logit))
+            steps += 1
+    assert_close(out.parts["main"], total / steps)
+    assert_close(out.parts["aux"], 0.05 * total / steps)  # the fourth of four layers is the last
+    parameters = list(model.parameters())
+    assert_close(torch.autograd.grad(out.loss, parameters), torch.autograd.grad(1.05 * total / steps, parameters))
+    assert_close(model(x, targets.bool(), LENGTHS).loss, out.loss)
+    assert_close(model.predict(x), model.eval()(x).prediction.sigmoid())
+
+
+def test_a_labeller_continues_from_its_state(x):
+    model = labeller()
+    first = model(x[:, :5])
+    assert_close(
+        torch.cat([first.prediction, model(x[:, 5:], state=first.state).prediction], 1), model(x).prediction, 1e-12
+    )
+
+
+def test_labels_are_checked(x):
+    with pytest.raises(ValueError, match=r"targets must be labels of shape \(4, 12, 2\), got \(4, 12\)"):
+        labeller()(x, torch.zeros(4, 12))
+    with pytest.raises(ValueError, match=r"targets must be 0 or 1, got 0\.5"):
+        labeller()(x, torch.full((4, 12, 2), 0.5))
+    with pytest.raises(ValueError, match="num_labels must be an integer >= 1, got 0"):
+        SequenceLabeller(TrellisNet(3, 10, num_layers=4), 0)
 
 
 def test_auxiliary_layers_beyond_the_depth_have_no_loss(x):

@@ -23,14 +23,15 @@ def run(data, config, folder, monkeypatch):
     return fit.train_new(config, "run", folder)
 
 
-@pytest.mark.parametrize("task", ["classification", "regression", "tokens"])
+@pytest.mark.parametrize("task", ["classification", "labels", "regression", "tokens"])
 def test_every_task_learns(task, tmp_path, monkeypatch):
     model = {"hidden_size": 16, "embedding_size": 5 if task == "tokens" else None}
     config = tiny_config(model, text=False, epochs=30, learning_rate=0.02, batch_size=8)
     done = run(tiny_sequences(task), config, tmp_path / "run", monkeypatch)
     values = [entry["valid"] for entry in done.metrics() if "valid" in entry]
-    if task == "regression":
-        assert values[-1]["mse"] < 0.2 * values[0]["mse"]
+    if task in ("regression", "labels"):
+        metric = "mse" if task == "regression" else "nll"
+        assert values[-1][metric] < 0.2 * values[0][metric]
     else:
         assert values[-1]["accuracy"] > 0.8
     result = json.loads((done.folder / "result.json").read_text())

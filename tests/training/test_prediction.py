@@ -10,7 +10,9 @@ from torch import nn
 
 from tiny import tiny_sequences, tiny_text
 from trellisnet import TrainingConfig, TrellisClassifier, TrellisLM, TrellisRegressor, fit, predict
+from trellisnet.baselines.rnn import GruBody
 from trellisnet.data import load
+from trellisnet.models.sequence import SequenceLabeller
 from trellisnet.training.progress import Progress
 
 RNG = np.random.default_rng(0)
@@ -108,6 +110,15 @@ def test_values_at_every_step(tmp_path):
     assert found["series"] == [str(i) for i in range(3) for _ in range(LENGTHS[i])]
     alone = [model.predict(torch.tensor(values, dtype=torch.float32)[None])[0, :, 0] for values in SERIES[:3]]
     assert found["value 1"] == pytest.approx(torch.cat(alone).tolist(), abs=1e-5)
+
+
+def test_labels_at_every_step(tmp_path):
+    model = SequenceLabeller(GruBody(2, hidden_size=6), 2)
+    run = fit(model, tiny_sequences("labels", ragged=True), config(), tmp_path / "run")
+    found = predict(run, SERIES[:3])
+    assert list(found) == ["series", "step", "p(0)", "p(1)"]
+    alone = [model.predict(torch.tensor(values, dtype=torch.float32)[None])[0] for values in SERIES[:3]]
+    assert found["p(1)"] == pytest.approx(torch.cat(alone)[:, 1].tolist(), abs=1e-5)
 
 
 def test_tokens(tmp_path):
@@ -210,7 +221,7 @@ def test_mistakes_are_named(tmp_path):
     new.write_text("")
     with pytest.raises(ValueError, match=r"new\.csv: is empty"):
         predict(tmp_path / "run", new)
-    with pytest.raises(ValueError, match=r"new\.txt: must end in \.csv, \.parquet, \.npy, \.npz, as what"):
+    with pytest.raises(ValueError, match=r"new\.txt: must end in \.csv, \.parquet, \.npy, \.npz, \.ts, as what"):
         predict(tmp_path / "run", tmp_path / "new.txt")
     with pytest.raises(ValueError, match="per belongs to language models: got 'line' for classification"):
         predict(tmp_path / "run", SERIES, per="line")
@@ -224,7 +235,7 @@ def test_mistakes_are_named(tmp_path):
 def test_arrays_were_trained_on_and_a_table_is_given(tmp_path):
     fit(TrellisClassifier(2, 6, 2, 2), (SERIES, [i % 2 for i in range(40)]), config(), tmp_path / "run")
     write_table(tmp_path / "new.csv", SERIES)
-    with pytest.raises(ValueError, match=r"new\.csv: must end in \.npy, \.npz, as what was trained on"):
+    with pytest.raises(ValueError, match=r"new\.csv: must end in \.npy, \.npz, \.ts, as what was trained on"):
         predict(tmp_path / "run", tmp_path / "new.csv")
     np.save(tmp_path / "new.npy", np.stack([values[:4] for values in SERIES]))
     assert len(predict(tmp_path / "run", tmp_path / "new.npy")["label"]) == 40

@@ -20,7 +20,8 @@ class TinyItems(Items):
         return len(self.inputs)
 
     def take(self, indices, steps=None):
-        return self.inputs[indices, :steps], self.targets[indices]
+        targets = self.targets[indices]
+        return self.inputs[indices, :steps], targets[:, :steps] if targets.ndim == 3 else targets
 
 
 def tiny_text(kind="characters", tokens=400, words=7):
@@ -42,6 +43,9 @@ def tiny_sequences(task="classification", items=48, steps=9, channels=2, ragged=
     elif task == "classification":
         targets = (x[:, 0, 0] > 0).astype(np.int64)
         sizes = channels, 2
+    elif task == "labels":
+        targets = (x > 0).astype(np.float32)
+        sizes = channels, channels
     else:
         targets = x[:, :1, 0].copy()
         sizes = channels, 1
@@ -69,7 +73,8 @@ def tiny_data(name):
         return tiny_text("words", tokens=2000, words=20)
     if name in ("ptb-char", "python-library", "text"):
         return tiny_text("characters", tokens=2000, words=90)
-    task = {"series": "regression", "adding": "regression", "copy-memory": "tokens"}.get(name, "classification")
+    tasks = {"series": "regression", "adding": "regression", "copy-memory": "tokens", "music": "labels"}
+    task = tasks.get(name, "classification")
     return tiny_sequences(task, items=300, steps=1020 if name == "copy-memory" else 40, channels=1)
 
 

@@ -27,7 +27,8 @@ class TrellisOptions:
         hidden_size: channels of every layer. The paper's tables count without the output channels; this does not.
         num_layers: depth of a call that does not choose its own. The weights do not depend on it.
         output_size: the output is the last n channels; default all.
-        cell: "tanh", "relu", "lstm", "coupled", "gru", or in Python a `Cell` of your own.
+        cell: "tanh", "relu", "lstm", "coupled", "gru"; "highway" or "nas", which are slower, because they run with
+            ordinary operations; or in Python a `Cell` of your own.
         kernel_size: taps of the convolution, at least 2.
         hidden_taps: the hidden state enters through the oldest n taps only; default all. With sweeps one is enough.
         dilation: steps between taps: a number, or a cycle of numbers over the layers.

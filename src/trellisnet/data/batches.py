@@ -21,7 +21,7 @@ class Batch:
 
     Attributes:
         inputs: (B, T) token ids, or (B, T, C) values.
-        targets: (B, T) the token after each input; (B,) class labels; or (B, D) values.
+        targets: (B, T) the token after each input; (B,) class labels; (B, D) values; or (B, T, D) values or labels.
         lengths: (B,) length of each sequence, if they differ; the padding after it is zero.
         continues: each row continues the same row of the previous batch, so the state carries over.
     """

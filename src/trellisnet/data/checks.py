@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from trellisnet.core.checks import one_of
+from trellisnet.data.files.cache import file_hash
 
 T = TypeVar("T")
 
@@ -31,3 +32,17 @@ def check_file(path: Path) -> None:
         raise FileNotFoundError(f"path must be a file, got {str(path)!r}")
     if path.stat().st_size == 0:
         raise ValueError(f"{path}: is empty")
+
+
+def check_content(path: Path, expected: str) -> None:
+    """Check that the file of a benchmark is the standard one.
+
+    Raises:
+        ValueError: it is empty, or its SHA-256 is not `expected`.
+    """
+    if path.stat().st_size == 0:
+        raise ValueError(f"{path}: is empty")
+    if (found := file_hash(path)) != expected:
+        raise ValueError(
+            f"{path}: not the file of that name that the literature uses: its SHA-256 must be {expected}, got {found}"
+        )

@@ -16,9 +16,11 @@ KINDS: dict[str, Kind] = {
     "seq-mnist": "sequences",
     "perm-mnist": "sequences",
     "seq-cifar10": "sequences",
+    "music": "sequences",
     "copy-memory": "tokens",
     "adding": "sequences",
     "python-library": "text",
     "text": "text",
     "series": "sequences",
+    "ts": "sequences",
 }

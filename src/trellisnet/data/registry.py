@@ -11,8 +11,10 @@ from typing import Any
 from trellisnet.data.checks import pick
 from trellisnet.data.sequences.data import SequenceData
 from trellisnet.data.sequences.images import load_cifar10, load_mnist
+from trellisnet.data.sequences.music import load_music
 from trellisnet.data.sequences.own import load_series
 from trellisnet.data.sequences.synthetic import load_adding, load_copy_memory
+from trellisnet.data.sequences.ts import load_ts
 from trellisnet.data.text.corpora import CORPORA, load_corpus
 from trellisnet.data.text.data import TextData
 from trellisnet.data.text.library import load_library
@@ -23,11 +25,13 @@ DATASETS: dict[str, Callable[..., TextData | SequenceData]] = {
     "seq-mnist": partial(load_mnist, permuted=False),
     "perm-mnist": partial(load_mnist, permuted=True),
     "seq-cifar10": load_cifar10,
+    "music": load_music,
     "copy-memory": load_copy_memory,
     "adding": load_adding,
     "python-library": load_library,
     "text": load_text,
     "series": load_series,
+    "ts": load_ts,
 }
 
 
@@ -36,8 +40,8 @@ def load(name: str, root: str | Path | None = None, **options: Any) -> TextData 
 
     Args:
         name: one of `DATASETS`: a benchmark ("ptb-word", "ptb-char", "wikitext-2", "wikitext-103", "seq-mnist",
-            "perm-mnist", "seq-cifar10"), a stress test ("copy-memory", "adding"), "python-library", or your own "text"
-            or "series".
+            "perm-mnist", "seq-cifar10", "music"), a stress test ("copy-memory", "adding"), "python-library", or your
+            own "text", "series" or "ts".
         root: a folder to search first for the files of a benchmark.
         options: options of the dataset: the parameters of its function in `DATASETS`.
 
@@ -55,7 +59,7 @@ def load(name: str, root: str | Path | None = None, **options: Any) -> TextData 
     known = {key: None for key in inspect.signature(loader).parameters if key not in fixed}
     if "root" in known:
         options["root"] = root
-    elif root is not None and name in ("text", "series"):
+    elif root is not None and name in ("text", "series", "ts"):
         raise ValueError(f"root belongs to the benchmarks' files; the dataset {name!r} needs path")
     for option in options:
         pick(f"option of the dataset {name!r}", option, known)

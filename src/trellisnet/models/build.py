@@ -7,7 +7,7 @@ from typing import Any
 from trellisnet.models.bodies import body_options, make_body
 from trellisnet.models.language import LanguageModel
 from trellisnet.models.options import LanguageOptions, SequenceOptions, split_options
-from trellisnet.models.sequence import SequenceClassifier, SequenceRegressor
+from trellisnet.models.sequence import SequenceClassifier, SequenceLabeller, SequenceRegressor
 from trellisnet.models.trellis import TrellisClassifier, TrellisLM, TrellisRegressor
 from trellisnet.vocabulary import Vocabulary
 
@@ -42,3 +42,9 @@ def build_regressor(body: str, input_size: int, num_values: int, **options: Any)
         return TrellisRegressor(input_size, num_values=num_values, **options)
     own, net = split_options(options, SequenceOptions, body_options(body))
     return SequenceRegressor(make_body(body, input_size, **net), num_values, **own)
+
+
+def build_labeller(body: str, input_size: int, num_labels: int, **options: Any) -> SequenceLabeller:
+    """Build a labeller of every step on a named body; `options` are those of `SequenceOptions` and of the body."""
+    own, net = split_options(options, SequenceOptions, body_options(body))
+    return SequenceLabeller(make_body(body, input_size, **net), num_labels, **own)

@@ -1,4 +1,4 @@
-"""Classifiers and regressors of sequences, on any body."""
+"""Classifiers, regressors and labellers of sequences, on any body."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ Lengths = Sequence[int] | Tensor | None
 
 @dataclass
 class SequenceOutput:
-    """The result of a call of a classifier or regressor.
+    """The result of a call of a classifier, regressor or labeller.
 
     Attributes:
-        prediction: logits (B, classes); values (B, values), or (B, T, values) with `each_step`.
+        prediction: logits (B, classes); values (B, values), or (B, T, values) with `each_step`; logits (B, T, labels).
         loss: with targets.
         parts: the terms of the loss by name, detached.
-        state: with `each_step`: the state after the sequences, detached.
+        state: with `each_step`, and of a labeller: the state after the sequences, detached.
     """
 
     prediction: Tensor
@@ -75,10 +75,10 @@ class SequenceModel(Pretrained):
 
         Args:
             x: (B, T, C), or a `PackedSequence`.
-            targets: labels (B) of a classifier; values of a regressor in the shape of its prediction.
+            targets: labels (B) of a classifier; otherwise values or labels in the shape of the prediction.
             lengths: the length of each sequence; default T.
-            state: the state that the call on the preceding steps returned; only a regressor with `each_step` returns
-                one.
+            state: the state that the call on the preceding steps returned; only a labeller and a regressor with
+                `each_step` return one.
             depth: number of layers; default the body's own. Not every body accepts it.
         """
         x, lengths = _padded(x, lengths)
@@ -234,3 +234,54 @@ class SequenceRegressor(SequenceModel):
         if inside is not None:
             prediction, targets = prediction[inside], targets[inside]
         return F.mse_loss(prediction, targets.to(prediction.dtype))
+
+
+class SequenceLabeller(SequenceModel):
+    """A model of independent yes-or-no labels at every step, such as the notes of the next chord.
+
+    The loss is the negative log-likelihood in nats: the sum over the labels, averaged over the steps. Calls return a
+    state to continue from.
+
+    Args:
+        body: a module that follows the protocol in `trellisnet.models.body`.
+        num_labels: number of labels.
+        options: those of `SequenceOptions`.
+
+    >>> from trellisnet.baselines.rnn import GruBody
+    >>> model = SequenceLabeller(GruBody(88, hidden_size=16), num_labels=88)
+    >>> notes = torch.rand(2, 30, 88).round()
+    >>> model(notes[:, :-1], notes[:, 1:], lengths=[29, 12]).loss.backward()
+    >>> tuple(model.predict(notes).shape)
+    (2, 30, 88)
+    """
+
+    each_step = True
+
+    def __init__(self, body: nn.Module, num_labels: int, **options: Any) -> None:
+        super().__init__(body, positive_int("num_labels", num_labels), options)
+
+    def _arguments(self) -> dict[str, Any]:
+        return {"num_labels": self.readout.out_features, **vars(self.options)}
+
+    def predict(self, x: Tensor | PackedSequence, lengths: Lengths = None) -> Tensor:
+        """Return the probability of each label at each step (B, T, labels), without dropout."""
+        with self.reading():
+            probabilities: Tensor = self(x, lengths=lengths).prediction.sigmoid()
+            return probabilities
+
+    def _check_targets(self, targets: Tensor, prediction: Tensor) -> Tensor:
+        expected = tuple(prediction.shape)
+        if not isinstance(targets, Tensor) or targets.shape != expected:
+            got = tuple(targets.shape) if isinstance(targets, Tensor) else type(targets).__name__
+            raise ValueError(f"targets must be labels of shape {expected}, got {got}")
+        if targets.device.type == "cpu" and not torch.compiler.is_compiling():
+            wrong = targets[(targets != 0) & (targets != 1)]
+            if len(wrong):
+                raise ValueError(f"targets must be 0 or 1, got {wrong[0].item()}")
+        return targets
+
+    def _loss(self, prediction: Tensor, targets: Tensor, inside: Tensor | None) -> Tensor:
+        if inside is not None:
+            prediction, targets = prediction[inside], targets[inside]
+        nll = F.binary_cross_entropy_with_logits(prediction, targets.to(prediction.dtype), reduction="none")
+        return nll.sum(-1).mean()

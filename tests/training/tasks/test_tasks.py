@@ -8,7 +8,7 @@ import torch
 from tiny import tiny_config, tiny_sequences, tiny_text
 from trellisnet.baselines.rnn import GruBody
 from trellisnet.models.language import LanguageModel
-from trellisnet.models.sequence import SequenceClassifier, SequenceRegressor
+from trellisnet.models.sequence import SequenceClassifier, SequenceLabeller, SequenceRegressor
 from trellisnet.training import fit, tasks
 from trellisnet.training.metrics import Metric
 from trellisnet.training.progress import Progress
@@ -43,7 +43,7 @@ def test_words_are_judged_by_perplexity_and_characters_by_bits():
     assert LanguageTask(tiny_config(), tiny_text("characters")).metric.name == "bits"
 
 
-@pytest.mark.parametrize("name", ["classification", "regression", "tokens"])
+@pytest.mark.parametrize("name", ["classification", "labels", "regression", "tokens"])
 def test_ways_of_evaluation_belong_to_text(name):
     task = make_task(tiny_config(text=False), data_of(name))
     with pytest.raises(ValueError, match=f"evaluation belongs to language models: got 'windows' for {name}"):
@@ -68,6 +68,8 @@ def gru(inputs, **options):
         ("classification", lambda: SequenceRegressor(gru(2), 2), "must be a SequenceClassifier for the classification"),
         ("classification", lambda: SequenceClassifier(gru(3), 2), "must have input_size = 2 for the data tiny, got 3"),
         ("classification", lambda: SequenceClassifier(gru(2), 5), "must have num_classes = 2 for the data tiny, got 5"),
+        ("labels", lambda: SequenceRegressor(gru(2), 2), "must be a SequenceLabeller for the labels of tiny"),
+        ("labels", lambda: SequenceLabeller(gru(2), 3), "must have num_labels = 2 for the data tiny, got 3"),
         ("regression", lambda: SequenceRegressor(gru(2), 7), "must have num_values = 1 for the data tiny, got 7"),
         ("tokens", lambda: LanguageModel(gru(4), 9), "must have vocab_size = 5 for the data tiny, got 9"),
     ],
@@ -81,6 +83,21 @@ def test_a_model_without_a_vocabulary_gets_that_of_the_text():
     model = LanguageModel(gru(4), 7)
     make_task(tiny_config(), tiny_text(), model)
     assert model.vocabulary == tiny_text().vocabulary
+
+
+@pytest.mark.parametrize("ragged", [False, True])
+def test_labels_are_judged_by_the_likelihood_of_a_step(ragged):
+    """Over all steps of the split, whatever the batches."""
+    data = tiny_sequences("labels", ragged=ragged)
+    task = make_task(tiny_config(text=False), data)
+    total, steps = 0.0, 0
+    for batch in data.batches("valid", 1):
+        shares = task.model.predict(batch.inputs)[0].double()
+        for step, targets in zip(shares, batch.targets[0], strict=True):
+            total -= sum((p if label else 1 - p).log().item() for p, label in zip(step, targets, strict=True))
+            steps += 1
+    assert task.evaluate_alone("valid")["nll"] == pytest.approx(total / steps, rel=1e-6)
+    assert task.protocol() == "every sequence of the split; nats per step, the sum over all labels"
 
 
 def test_data_without_anything_to_choose_by():

@@ -8,18 +8,24 @@ from __future__ import annotations
 
 from trellisnet.core.cells.base import AffineCell, Cell, InPlaceCell, Views
 from trellisnet.core.cells.gated import CoupledCell, GruCell, LstmCell
+from trellisnet.core.cells.highway import HighwayCell
+from trellisnet.core.cells.nas import NasCell
 from trellisnet.core.cells.rnn import ReluCell, TanhCell
 from trellisnet.core.checks import one_of
 
 __all__ = ["CELLS", "AffineCell", "Cell", "InPlaceCell", "Views", "make_cell"]
 
-CELLS: dict[str, InPlaceCell] = {
+# The engine runs an `InPlaceCell` fast, and the others like a user's cell, with ordinary operations.
+CELLS: dict[str, Cell] = {
     "tanh": TanhCell(),
     "relu": ReluCell(),
     "lstm": LstmCell(),
     "coupled": CoupledCell(),
     "gru": GruCell(),
+    "highway": HighwayCell(),
+    "nas": NasCell(),
 }
+BODIES_ONLY = ("darts", "enas")
 
 
 def make_cell(cell: str | Cell) -> Cell:
@@ -34,4 +40,9 @@ def make_cell(cell: str | Cell) -> Cell:
         return cell
     if not isinstance(cell, str):
         raise TypeError(f"cell must be a name or a Cell, got {cell!r}")
+    if cell in BODIES_ONLY:
+        raise ValueError(
+            f"cell {cell!r} cannot be a trellis cell: it multiplies by matrices of its own between its activations, "
+            f"and a trellis has only those of its kernel; it is a body: body={cell!r}"
+        )
     return CELLS[one_of("cell", cell, CELLS)]

@@ -23,12 +23,14 @@ class Source:
         files: names of the files.
         downloads: the files themselves, or archives that contain them.
         may_be_gzipped: each file is also accepted as `.gz`.
+        origin: for files without a download: what to look for.
     """
 
     folders: tuple[str, ...]
     files: tuple[str, ...]
     downloads: tuple[Download, ...]
     may_be_gzipped: bool = False
+    origin: str = ""
 
 
 class MissingDataError(FileNotFoundError):
@@ -112,6 +114,8 @@ def _unpacked(place: Path, source: Source) -> dict[str, Path] | None:
 
 
 def _downloaded(source: Source) -> dict[str, Path]:
+    if not source.downloads:
+        raise DownloadError(f"no server is known, look for {source.origin}")
     target = _downloads() / source.folders[0]
     with locked(target):
         if files := _files_in(_downloads(), source):  # another process was faster

@@ -76,12 +76,12 @@ class SequenceData:
     Attributes:
         name: name of the dataset.
         task: "classification" of whole sequences; "regression" of one or several numbers per sequence, which includes
-            forecasting; or "tokens", one target token per step.
+            forecasting; "labels", independent yes-or-no labels at every step; or "tokens", one target token per step.
         input_size: number of channels; for "tokens", the size of the vocabulary.
-        output_size: number of classes, of tokens, or of numbers to predict.
+        output_size: number of classes, of labels, of tokens, or of numbers to predict.
         splits: the sequences of the splits that exist: "train", "valid", "test".
         note: facts that readers of results on this data need.
-        labels: names of the classes.
+        labels: names of the classes or labels.
         input_scale, target_scale: the standardisation of inputs and targets, if there is one.
         each_step: of "regression": targets (B, T, D) at every step, not only (B, D) of the whole sequence.
         form: how the user's own file was read, to read others in the same way.

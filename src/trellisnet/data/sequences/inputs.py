@@ -15,6 +15,8 @@ from trellisnet.data.sequences.given import read_sequences
 from trellisnet.data.sequences.series import Series, group
 from trellisnet.data.sequences.tables import SUFFIXES as TABLE_SUFFIXES
 from trellisnet.data.sequences.tables import read_table
+from trellisnet.data.sequences.ts import SUFFIX as TS_SUFFIX
+from trellisnet.data.sequences.ts import read_ts
 
 
 def read_inputs(data: SequenceData, inputs: Any) -> tuple[list[str], list[NDArray[np.float32]]]:
@@ -47,8 +49,10 @@ def _read_file(data: SequenceData, path: Path) -> Series:
     form = data.form
     if path.suffix in ARRAY_SUFFIXES:
         return read_arrays(path, None)
+    if path.suffix == TS_SUFFIX:
+        return read_ts(path)
     if not form.values or path.suffix not in TABLE_SUFFIXES:
-        endings = (*(TABLE_SUFFIXES if form.values else ()), *ARRAY_SUFFIXES)
+        endings = (*(TABLE_SUFFIXES if form.values else ()), *ARRAY_SUFFIXES, TS_SUFFIX)
         raise ValueError(f"{path}: must end in {', '.join(endings)}, as what was trained on")
     columns = [*form.values, *(name for name in (form.series, form.time) if name)]
     return group(read_table(path, list(dict.fromkeys(columns))), form.values, (), form.series, form.time, None)

@@ -145,10 +145,10 @@ def load_series(
         form = SeriesForm(tuple(values or ()), (), series, time, positive_int("window", window), ahead)
         return replace(_forecasting(read, positive_int("window", window), ahead, standardise), form=form)
     form = SeriesForm(tuple(values or ()), tuple(targets or ()), series, time)
-    return replace(_whole_series(read, task, classes, standardise), form=form)
+    return replace(whole_series(read, task, classes, standardise), form=form)
 
 
-def _whole_series(series: Series, task: str, classes: int | None, standardise: bool) -> SequenceData:
+def whole_series(series: Series, task: str, classes: int | None, standardise: bool) -> SequenceData:
     """Return a dataset with one target per series."""
     which = _assign_splits(series)
     values, scale = _standardised(series, which["train"], standardise)

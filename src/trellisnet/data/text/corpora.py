@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from trellisnet.data.checks import pick
-from trellisnet.data.files.cache import file_hash
+from trellisnet.data.checks import check_content, pick
 from trellisnet.data.files.download import Download
 from trellisnet.data.files.places import Source, find
 from trellisnet.data.text.base import Tokeniser
@@ -54,7 +53,7 @@ def load_corpus(name: str, root: str | Path | None = None) -> TextData:
     _, files = find([corpus.source], root)
     for file, path in files.items():
         if file in corpus.hashes:
-            _check_content(path, corpus.hashes[file])
+            check_content(path, corpus.hashes[file])
     named = zip(("train", "valid", "test"), corpus.source.files, strict=True)
     splits = {split: [FileRange(files[file])] for split, file in named}
     scheme = corpus.make_tokeniser.__name__
@@ -66,15 +65,6 @@ def load_corpus(name: str, root: str | Path | None = None) -> TextData:
             f"{corpus.vocabulary_size:,}, got {counted} and {len(vocabulary):,}: not the files of {name}"
         )
     return TextData(name, vocabulary, ids, corpus.note)
-
-
-def _check_content(path: Path, expected: str) -> None:
-    if path.stat().st_size == 0:
-        raise ValueError(f"{path}: is empty")
-    if (found := file_hash(path)) != expected:
-        raise ValueError(
-            f"{path}: not the file of that name that the literature uses: its SHA-256 must be {expected}, got {found}"
-        )
 
 
 def _ptb_download(split: str, md5: str) -> Download:

@@ -14,12 +14,14 @@ from trellisnet.training.config import Config
 from trellisnet.training.given import GIVEN
 from trellisnet.training.tasks.base import Task
 from trellisnet.training.tasks.classification import ClassificationTask
+from trellisnet.training.tasks.labels import LabelsTask
 from trellisnet.training.tasks.language import LanguageTask
 from trellisnet.training.tasks.regression import RegressionTask
 from trellisnet.training.tasks.tokens import TokenTask
 
 TASKS: dict[str, type[Task]] = {
     "classification": ClassificationTask,
+    "labels": LabelsTask,
     "language": LanguageTask,
     "regression": RegressionTask,
     "tokens": TokenTask,

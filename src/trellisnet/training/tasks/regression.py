@@ -18,7 +18,7 @@ from trellisnet.models.sequence import SequenceRegressor
 from trellisnet.training.config import ModelConfig
 from trellisnet.training.metrics import MAE, MSE
 from trellisnet.training.tasks.base import Sums
-from trellisnet.training.tasks.sequences import SequenceTask, step_columns
+from trellisnet.training.tasks.sequences import SequenceTask, inside, step_columns
 
 PAIRS = 500  # maximum number of predictions in the report
 
@@ -49,8 +49,8 @@ class RegressionTask(SequenceTask):
 
     def judge(self, batch: Batch, out: Any) -> Sums:
         difference = out.prediction - batch.targets
-        if self.data.each_step and batch.lengths is not None:
-            difference = difference[torch.arange(difference.shape[1]) < batch.lengths[:, None]]
+        if self.data.each_step:
+            difference = inside(difference, batch)
         return {
             "mse": difference.square().sum().item(),
             "mae": difference.abs().sum().item(),

@@ -215,3 +215,10 @@ def step_columns(names: Sequence[str], rows: Sequence[NDArray[Any]]) -> Columns:
     """The columns `series` and `step` of a table with one row per step of each sequence; steps count from 1."""
     steps = [(name, step + 1) for name, row in zip(names, rows, strict=True) for step in range(len(row))]
     return {"series": [name for name, _ in steps], "step": [step for _, step in steps]}
+
+
+def inside(values: Tensor, batch: Batch) -> Tensor:
+    """The rows (N, D) of values (B, T, D) at the steps of a batch that are not padding."""
+    if batch.lengths is None:
+        return values.flatten(0, 1)
+    return values[torch.arange(values.shape[1]) < batch.lengths[:, None]]
