@@ -2,8 +2,8 @@
 
 Read `naive.py` first: the paper's equations as loops. Then `trellis.py`, the module; `plan.py`, which cells a call
 needs; `state.py`, what goes from call to call; and `engine/plain.py`, the same with tensors. Everything else in
-`engine/` is how a call is run fast, behind one function, `engine.run`. `forms.py` checks a call; `solver.py` runs layers
-until they converge.
+`engine/` is how a call is run fast, behind one function, `engine.run`. `forms.py` checks a call; `solver.py` runs
+layers until they converge.
 
 Words, each with one meaning:
 
