@@ -1,4 +1,5 @@
 import csv
+from datetime import date, timedelta
 
 import numpy as np
 import pyarrow
@@ -92,7 +93,7 @@ def test_a_column_can_determine_the_split(tmp_path):
 
 
 def test_forecasting(tmp_path):
-    table = [{"day": f"2024-{1 + i // 28:02}-{1 + i % 28:02}", "load": i} for i in range(100)]
+    table = [{"day": date(2024, 1, 1) + timedelta(days=i), "load": i} for i in range(100)]
     path = write(tmp_path / "load.csv", table[::-1])
     options = {"values": ["load"], "time": "day", "window": 6, "horizon": 2}
     data = load("series", path=path, task="forecasting", standardise=False, **options)
@@ -143,9 +144,13 @@ def test_numpy_files(tmp_path):
 @pytest.mark.parametrize(
     ("change", "options", "message"),
     [
-        (lambda row: row.update(a="nan"), {}, r"column 'a', line 4: must be a finite number, got nan"),
+        (
+            lambda row: row.update(a="nan"),
+            {},
+            r"column 'a', line 4: must be a finite number, got 'nan'; fill = forward",
+        ),
         (lambda row: row.update(a="many"), {}, r"column 'a', line 4: must be a number, got 'many'"),
-        (lambda row: row.update(a=""), {}, r"column 'a', line 4: must be a number, got ''"),
+        (lambda row: row.update(a=""), {}, r"column 'a', line 4: must be a finite number, got ''; fill = forward"),
         (lambda row: row.update(label=""), {}, r"column 'label', line 4: must not be empty"),
         (lambda row: row.update(label="new"), {}, r"column 'label', line \d+: must be the same in a whole series"),
         (lambda row: None, {"values": ["a", "c"]}, r"must have a column 'c', got 'id', 't', 'a', 'b', 'label', 'sum'"),
@@ -153,7 +158,7 @@ def test_numpy_files(tmp_path):
         (
             lambda row: None,
             {"time": "label"},
-            r"column 'label', line \d+: a series must have one row per time, got (odd|even) twice",
+            r"column 'label', line 2: must be an ISO date or time, .* got '(odd|even)'; time_format, such as",
         ),
     ],
 )
@@ -171,7 +176,7 @@ def test_gaps_in_parquet(tmp_path):
     table = rows()
     table[7]["b"] = None
     path = write(tmp_path / "data.parquet", table)
-    with pytest.raises(ValueError, match=r"data\.parquet: column 'b', row 7: must be a finite number, got nan"):
+    with pytest.raises(ValueError, match=r"data\.parquet: column 'b', row 7: must be a finite number, got nan; fill"):
         load("series", path=path, task="classification", label="label", **COLUMNS)
     with pytest.raises(ValueError, match=r"data\.parquet: must have a column 'c', got 'id'"):
         load("series", path=path, task="classification", label="c", **COLUMNS)
@@ -214,7 +219,7 @@ def test_bad_files(tmp_path, name, content, message):
         ({"values": np.ones(4), "label": [0, 1]}, r"'values' must be \(series, steps\) or .*, got \(4,\)"),
         (
             {"values": [[1.0, 2.0], [3.0, np.nan], [1.0, 1.0]], "label": [0, 1, 2]},
-            "'values' must be finite numbers, got nan in series 1, step 1, channel 0",
+            "'values', series 1, step 1, channel 0: must be a finite number, got nan; fill = forward",
         ),
         ({"values": [["a"]], "label": [0]}, "'values' must be numbers, got <U1"),
     ],

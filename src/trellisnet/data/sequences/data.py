@@ -55,6 +55,10 @@ class SeriesForm:
         time: column that tells the order of the rows of a series.
         window: of forecasting: steps that are read.
         horizon: of forecasting: steps that are predicted.
+        time_format: how times are written, if not as numbers or ISO dates.
+        fill: how gaps and missing values are filled.
+        step, step_unit: the time between two rows, see `Step`.
+        separator, decimal, encoding: how a CSV file is written, see `Dialect`.
     """
 
     values: tuple[str, ...] = ()
@@ -63,6 +67,13 @@ class SeriesForm:
     time: str | None = None
     window: int | None = None
     horizon: int | None = None
+    time_format: str | None = None
+    fill: str | None = None
+    step: float | None = None
+    step_unit: str | None = None
+    separator: str | None = None
+    decimal: str | None = None
+    encoding: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("values", "targets"):  # JSON knows no tuples

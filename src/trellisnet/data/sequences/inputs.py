@@ -12,9 +12,8 @@ from trellisnet.data.sequences.arrays import SUFFIXES as ARRAY_SUFFIXES
 from trellisnet.data.sequences.arrays import read_arrays
 from trellisnet.data.sequences.data import SequenceData
 from trellisnet.data.sequences.given import read_sequences
-from trellisnet.data.sequences.series import Series, group
+from trellisnet.data.sequences.series import Series, read_series
 from trellisnet.data.sequences.tables import SUFFIXES as TABLE_SUFFIXES
-from trellisnet.data.sequences.tables import read_table
 
 
 def read_inputs(data: SequenceData, inputs: Any) -> tuple[list[str], list[NDArray[np.float32]]]:
@@ -46,9 +45,8 @@ def _read_file(data: SequenceData, path: Path) -> Series:
     """The series of a file, without what is to be predicted."""
     form = data.form
     if path.suffix in ARRAY_SUFFIXES:
-        return read_arrays(path, None)
+        return read_arrays(path, None, form.fill)
     if not form.values or path.suffix not in TABLE_SUFFIXES:
         endings = (*(TABLE_SUFFIXES if form.values else ()), *ARRAY_SUFFIXES)
         raise ValueError(f"{path}: must end in {', '.join(endings)}, as what was trained on")
-    columns = [*form.values, *(name for name in (form.series, form.time) if name)]
-    return group(read_table(path, list(dict.fromkeys(columns))), form.values, (), form.series, form.time, None)
+    return read_series(path, form)

@@ -16,11 +16,11 @@ from trellisnet.data.sequences.arrays import SUFFIXES as ARRAY_SUFFIXES
 from trellisnet.data.sequences.arrays import read_arrays
 from trellisnet.data.sequences.binary import check_labels
 from trellisnet.data.sequences.data import Scale, SequenceData, SeriesForm
-from trellisnet.data.sequences.series import SPLITS, Series, group
+from trellisnet.data.sequences.filling import FILLS
+from trellisnet.data.sequences.forecasting import forecasting
+from trellisnet.data.sequences.series import HELD_OUT, SPLITS, Series, read_series
 from trellisnet.data.sequences.tables import SUFFIXES as TABLE_SUFFIXES
-from trellisnet.data.sequences.tables import read_table
 
-HELD_OUT = 0.1  # share of the series, or in forecasting of the steps, for validation; the same again for testing
 TASKS = ("classification", "regression", "forecasting")
 BELONGS_TO = {
     "label": ("classification",),
@@ -30,6 +30,7 @@ BELONGS_TO = {
     "window": ("forecasting",),
     "horizon": ("forecasting",),
 }
+TABLES_ONLY = ("time_format", "separator", "decimal", "encoding")
 NEEDED = {  # columns of a table
     "classification": ("values", "label", "series"),
     "regression": ("values", "targets", "series"),
@@ -59,24 +60,6 @@ class SeriesItems(Items):
         return inputs, self.targets[indices]
 
 
-class WindowItems(Items):
-    """Windows of series, and the `horizon` steps after each."""
-
-    def __init__(self, values: NDArray[np.float32], starts: NDArray[np.int64], window: int, horizon: int) -> None:
-        self.values, self.starts, self.window, self.horizon = values, starts, window, horizon
-
-    def __len__(self) -> int:
-        return len(self.starts)
-
-    def take(
-        self, indices: NDArray[np.int64], steps: int | None = None
-    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Return values (B, window, C) and the values of the next steps (B, horizon * C), step by step."""
-        rows = self.starts[indices][:, None] + np.arange(self.window + self.horizon)
-        both = self.values[rows]
-        return both[:, : self.window], both[:, self.window :].reshape(len(indices), -1)
-
-
 def load_series(
     path: str | Path,
     task: str,
@@ -86,6 +69,11 @@ def load_series(
     targets: Sequence[str] | None = None,
     series: str | None = None,
     time: str | None = None,
+    time_format: str | None = None,
+    fill: str | None = None,
+    separator: str | None = None,
+    decimal: str | None = None,
+    encoding: str | None = None,
     split: str | None = None,
     classes: int | None = None,
     window: int | None = None,
@@ -105,7 +93,15 @@ def load_series(
         label: for "classification": column of the class; a NumPy file has the array `label`.
         targets: for "regression": columns of the numbers to predict; a NumPy file has the array `target`.
         series: column of the name of the series of each row; not needed in forecasting if there is only one series.
-        time: column to sort the rows of a series by; default their order in the file.
+        time: column to sort the rows of a series by: numbers, or ISO dates and times; default their order in the file.
+            Times have equal steps, up to a tenth of a step; months count as equal.
+        time_format: how times are written if they are neither, in the codes of `strptime`: "%d.%m.%Y".
+        fill: what to do about gaps between times and about missing values: "forward" repeats the last value, "linear"
+            interpolates, "zero" inserts zeros; of several rows with the same time, the last counts. Default: each of
+            these is an error.
+        separator: character between the fields of a CSV file, or "tab"; default ",".
+        decimal: "." (default) or ",", before the decimals of a CSV file.
+        encoding: of a CSV file; default "utf-8".
         split: for "classification" and "regression": column with "train", "valid" or "test"; a NumPy file may have the
             array `split`.
         classes: for "classification": number of classes; labels are then integers below it. Default: the labels in the
@@ -126,26 +122,34 @@ def load_series(
     for name, given in {**columns, "classes": classes, "window": window, "horizon": horizon}.items():
         if given is not None and task not in BELONGS_TO.get(name, TASKS):
             raise ValueError(f"{name} belongs to {' and '.join(BELONGS_TO[name])}, got {given!r} for {task}")
+    if fill is not None:
+        one_of("fill", fill, FILLS)
+    if time_format is not None and time is None:
+        raise ValueError(f"time_format belongs to a column of times, got {time_format!r} and no time")
+    written: dict[str, Any] = dict(zip(TABLES_ONLY, (time_format, separator, decimal, encoding), strict=True))
+    form = SeriesForm(tuple(values or ()), tuple(targets or ()), series, time, fill=fill, **written)
     if path.suffix in ARRAY_SUFFIXES:
-        for name, given in columns.items():
+        for name, given in {**columns, **written}.items():
             if given is not None:
-                raise ValueError(f"{name} names columns of a table, got {given!r}; {path} has arrays with fixed names")
-        read = read_arrays(path, {"classification": "label", "regression": "target"}.get(task))
+                what = "belongs to tables" if name in TABLES_ONLY else "names columns of a table"
+                raise ValueError(f"{name} {what}, got {given!r}; {path} has arrays with fixed names")
+        read = read_arrays(path, {"classification": "label", "regression": "target"}.get(task), fill)
     elif path.suffix in TABLE_SUFFIXES:
         for name in NEEDED[task]:
             if columns[name] is None:
                 raise ValueError(f"{name} must name columns of {path} for {task}, got None")
-        target_columns = [label] if label is not None else list(targets or ())
-        needed = [*(values or ()), *target_columns, *(name for name in (series, time, split) if name)]
-        read = group(read_table(path, list(dict.fromkeys(needed))), values or (), target_columns, series, time, split)
+        read = read_series(path, form, [label] if label is not None else form.targets, split)
     else:
         raise ValueError(f"{path}: must end in {', '.join((*ARRAY_SUFFIXES, *TABLE_SUFFIXES))}")
+    if read.step is not None:
+        form = replace(form, step=read.step.length, step_unit=read.step.unit)
     if task == "forecasting":
         ahead = 1 if horizon is None else positive_int("horizon", horizon)
-        form = SeriesForm(tuple(values or ()), (), series, time, positive_int("window", window), ahead)
-        return replace(_forecasting(read, positive_int("window", window), ahead, standardise), form=form)
-    form = SeriesForm(tuple(values or ()), tuple(targets or ()), series, time)
-    return replace(_whole_series(read, task, classes, standardise), form=form)
+        form = replace(form, window=positive_int("window", window), horizon=ahead)
+        data = forecasting(read, positive_int("window", window), ahead, standardise)
+    else:
+        data = _whole_series(read, task, classes, standardise)
+    return replace(data, form=form, note=", ".join(part for part in (data.note, read.note) if part))
 
 
 def _whole_series(series: Series, task: str, classes: int | None, standardise: bool) -> SequenceData:
@@ -166,33 +170,6 @@ def _whole_series(series: Series, task: str, classes: int | None, standardise: b
     splits = {name: SeriesItems(series, values, targets, rows) for name, rows in which.items() if len(rows)}
     note = "own series" + (", standardised" if standardise else "")
     return SequenceData(series.path.name, task, values.shape[1], size, splits, note, labels, scale, target_scale)
-
-
-def _forecasting(series: Series, window: int, horizon: int, standardise: bool) -> SequenceData:
-    """Return a dataset of windows and the steps after them."""
-    found: dict[str, list[NDArray[np.int64]]] = {name: [] for name in SPLITS}
-    training = np.zeros(len(series.values), dtype=bool)
-    for start, length in zip(series.starts.tolist(), series.lengths.tolist(), strict=True):
-        held = int(length * HELD_OUT)
-        ends = (0, length - 2 * held, length - held, length)  # a split predicts values between two consecutive ends
-        training[start : start + ends[1]] = True
-        for name, first, end in zip(SPLITS, ends[:-1], ends[1:], strict=True):
-            found[name].append(start + np.arange(max(first, window), end - horizon + 1) - window)
-    starts = {name: np.concatenate(rows) for name, rows in found.items()}
-    if len(starts["train"]) == 0:
-        raise ValueError(
-            f"{series.path}: must have a series long enough for training windows of {window} + {horizon} steps with "
-            f"{2 * HELD_OUT:.0%} held out, but the longest has {series.lengths.max()}"
-        )
-    scale = Scale.of(series.values[training]) if standardise else None
-    values = series.values.astype(np.float32) if scale is None else scale.apply(series.values)
-    splits = {name: WindowItems(values, rows, window, horizon) for name, rows in starts.items() if len(rows)}
-    channels = values.shape[1]
-    note = f"own series, {horizon} steps ahead" + (", standardised" if standardise else "")
-    target_scale = None if scale is None else Scale(np.tile(scale.mean, horizon), np.tile(scale.deviation, horizon))
-    return SequenceData(
-        series.path.name, "regression", channels, horizon * channels, splits, note, (), scale, target_scale
-    )
 
 
 def _assign_splits(series: Series) -> dict[str, NDArray[np.int64]]:

@@ -1,0 +1,55 @@
+"""Forecasting: windows of series, and the steps after them."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trellisnet.data.batches import Items
+from trellisnet.data.sequences.data import Scale, SequenceData
+from trellisnet.data.sequences.series import HELD_OUT, SPLITS, Series
+
+
+class WindowItems(Items):
+    """Windows of series, and the `horizon` steps after each."""
+
+    def __init__(self, values: NDArray[np.float32], starts: NDArray[np.int64], window: int, horizon: int) -> None:
+        self.values, self.starts, self.window, self.horizon = values, starts, window, horizon
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def take(
+        self, indices: NDArray[np.int64], steps: int | None = None
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Return values (B, window, C) and the values of the next steps (B, horizon * C), step by step."""
+        rows = self.starts[indices][:, None] + np.arange(self.window + self.horizon)
+        both = self.values[rows]
+        return both[:, : self.window], both[:, self.window :].reshape(len(indices), -1)
+
+
+def forecasting(series: Series, window: int, horizon: int, standardise: bool) -> SequenceData:
+    """Return a dataset of windows and the steps after them."""
+    found: dict[str, list[NDArray[np.int64]]] = {name: [] for name in SPLITS}
+    training = np.zeros(len(series.values), dtype=bool)
+    for start, length in zip(series.starts.tolist(), series.lengths.tolist(), strict=True):
+        held = int(length * HELD_OUT)
+        ends = (0, length - 2 * held, length - held, length)  # a split predicts values between two consecutive ends
+        training[start : start + ends[1]] = True
+        for name, first, end in zip(SPLITS, ends[:-1], ends[1:], strict=True):
+            found[name].append(start + np.arange(max(first, window), end - horizon + 1) - window)
+    starts = {name: np.concatenate(rows) for name, rows in found.items()}
+    if len(starts["train"]) == 0:
+        raise ValueError(
+            f"{series.path}: must have a series long enough for training windows of {window} + {horizon} steps with "
+            f"{2 * HELD_OUT:.0%} held out, but the longest has {series.lengths.max()}"
+        )
+    scale = Scale.of(series.values[training]) if standardise else None
+    values = series.values.astype(np.float32) if scale is None else scale.apply(series.values)
+    splits = {name: WindowItems(values, rows, window, horizon) for name, rows in starts.items() if len(rows)}
+    channels = values.shape[1]
+    note = f"own series, {horizon} steps ahead" + (", standardised" if standardise else "")
+    target_scale = None if scale is None else Scale(np.tile(scale.mean, horizon), np.tile(scale.deviation, horizon))
+    return SequenceData(
+        series.path.name, "regression", channels, horizon * channels, splits, note, (), scale, target_scale
+    )
