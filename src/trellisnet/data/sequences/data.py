@@ -50,11 +50,12 @@ class SeriesForm:
 
     Attributes:
         values: columns of what is read at each step; none: the file has arrays.
-        targets: columns of the numbers to be predicted.
+        targets: columns of the numbers to be predicted; in forecasting some of `values`, none: all of them.
         series: column that tells which series a row belongs to.
         time: column that tells the order of the rows of a series.
         window: of forecasting: steps that are read.
         horizon: of forecasting: steps that are predicted.
+        season: of forecasting: steps after which the series repeats, for the seasonal naive forecast.
         time_format: how times are written, if not as numbers or ISO dates.
         fill: how gaps and missing values are filled.
         step, step_unit: the time between two rows, see `Step`.
@@ -67,6 +68,7 @@ class SeriesForm:
     time: str | None = None
     window: int | None = None
     horizon: int | None = None
+    season: int | None = None
     time_format: str | None = None
     fill: str | None = None
     step: float | None = None
@@ -78,6 +80,10 @@ class SeriesForm:
     def __post_init__(self) -> None:
         for name in ("values", "targets"):  # JSON knows no tuples
             object.__setattr__(self, name, tuple(getattr(self, name)))
+
+    def predicted(self, channels: int) -> list[int]:
+        """Of forecasting: the channels that are predicted, of all `channels`."""
+        return [self.values.index(name) for name in self.targets] or list(range(channels))
 
 
 @dataclass(frozen=True)

@@ -6,15 +6,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trellisnet.data.batches import Items
-from trellisnet.data.sequences.data import Scale, SequenceData
+from trellisnet.data.sequences.data import Scale, SequenceData, SeriesForm
 from trellisnet.data.sequences.series import HELD_OUT, SPLITS, Series
 
 
 class WindowItems(Items):
-    """Windows of series, and the `horizon` steps after each."""
+    """Windows of series, and the `horizon` steps after each, of the channels `predicted`."""
 
-    def __init__(self, values: NDArray[np.float32], starts: NDArray[np.int64], window: int, horizon: int) -> None:
-        self.values, self.starts, self.window, self.horizon = values, starts, window, horizon
+    def __init__(
+        self, values: NDArray[np.float32], starts: NDArray[np.int64], window: int, horizon: int, predicted: list[int]
+    ) -> None:
+        self.values, self.starts, self.predicted = values, starts, predicted
+        self.window, self.horizon = window, horizon
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -22,14 +25,17 @@ class WindowItems(Items):
     def take(
         self, indices: NDArray[np.int64], steps: int | None = None
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Return values (B, window, C) and the values of the next steps (B, horizon * C), step by step."""
+        """Return values (B, window, C) and the predicted ones of the next steps (B, horizon * D), step by step."""
         rows = self.starts[indices][:, None] + np.arange(self.window + self.horizon)
         both = self.values[rows]
-        return both[:, : self.window], both[:, self.window :].reshape(len(indices), -1)
+        return both[:, : self.window], both[:, self.window :, self.predicted].reshape(len(indices), -1)
 
 
-def forecasting(series: Series, window: int, horizon: int, standardise: bool) -> SequenceData:
-    """Return a dataset of windows and the steps after them."""
+def forecasting(series: Series, form: SeriesForm, standardise: bool) -> SequenceData:
+    """Return a dataset of windows and the steps after them, of the columns `form.targets` or of all."""
+    assert form.window is not None
+    assert form.horizon is not None
+    window, horizon = form.window, form.horizon
     found: dict[str, list[NDArray[np.int64]]] = {name: [] for name in SPLITS}
     training = np.zeros(len(series.values), dtype=bool)
     for start, length in zip(series.starts.tolist(), series.lengths.tolist(), strict=True):
@@ -46,10 +52,14 @@ def forecasting(series: Series, window: int, horizon: int, standardise: bool) ->
         )
     scale = Scale.of(series.values[training]) if standardise else None
     values = series.values.astype(np.float32) if scale is None else scale.apply(series.values)
-    splits = {name: WindowItems(values, rows, window, horizon) for name, rows in starts.items() if len(rows)}
     channels = values.shape[1]
+    predicted = form.predicted(channels)
+    splits = {name: WindowItems(values, rows, window, horizon, predicted) for name, rows in starts.items() if len(rows)}
     note = f"own series, {horizon} steps ahead" + (", standardised" if standardise else "")
-    target_scale = None if scale is None else Scale(np.tile(scale.mean, horizon), np.tile(scale.deviation, horizon))
+    target_scale = None
+    if scale is not None:
+        target_scale = Scale(*(np.tile(part[predicted], horizon) for part in (scale.mean, scale.deviation)))
+    size = horizon * len(predicted)
     return SequenceData(
-        series.path.name, "regression", channels, horizon * channels, splits, note, (), scale, target_scale
+        series.path.name, "regression", channels, size, splits, note, (), scale, target_scale, form=form
     )

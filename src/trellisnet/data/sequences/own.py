@@ -25,10 +25,11 @@ TASKS = ("classification", "regression", "forecasting")
 BELONGS_TO = {
     "label": ("classification",),
     "classes": ("classification",),
-    "targets": ("regression",),
+    "targets": ("regression", "forecasting"),
     "split": ("classification", "regression"),
     "window": ("forecasting",),
     "horizon": ("forecasting",),
+    "season": ("forecasting",),
 }
 TABLES_ONLY = ("time_format", "separator", "decimal", "encoding")
 NEEDED = {  # columns of a table
@@ -78,6 +79,7 @@ def load_series(
     classes: int | None = None,
     window: int | None = None,
     horizon: int | None = None,
+    season: int | None = None,
     standardise: bool = True,
 ) -> SequenceData:
     """Load series from a `.csv` or `.parquet` file with one row per step, or a `.npy` or `.npz` file (`read_arrays`).
@@ -91,7 +93,8 @@ def load_series(
         task: "classification", "regression" or "forecasting".
         values: columns of the input channels; a NumPy file has the array `values`.
         label: for "classification": column of the class; a NumPy file has the array `label`.
-        targets: for "regression": columns of the numbers to predict; a NumPy file has the array `target`.
+        targets: for "regression": columns of the numbers to predict; a NumPy file has the array `target`. For
+            "forecasting": which of `values` to predict, the others being covariates; default all.
         series: column of the name of the series of each row; not needed in forecasting if there is only one series.
         time: column to sort the rows of a series by: numbers, or ISO dates and times; default their order in the file.
             Times have equal steps, up to a tenth of a step; months count as equal.
@@ -108,6 +111,8 @@ def load_series(
             file, sorted.
         window: for "forecasting": number of steps to read.
         horizon: for "forecasting": number of steps to predict; default 1.
+        season: for "forecasting": steps after which the series repeats, at most `window`, such as 24 for hours; the
+            report then also has the forecast that repeats the last season.
         standardise: scale every input channel and every number to predict to mean 0 and deviation 1 in the training
             split.
 
@@ -119,7 +124,7 @@ def load_series(
     one_of("task", task, TASKS)
     values, targets = ([names] if isinstance(names, str) else names for names in (values, targets))
     columns = {"values": values, "label": label, "targets": targets, "series": series, "time": time, "split": split}
-    for name, given in {**columns, "classes": classes, "window": window, "horizon": horizon}.items():
+    for name, given in {**columns, "classes": classes, "window": window, "horizon": horizon, "season": season}.items():
         if given is not None and task not in BELONGS_TO.get(name, TASKS):
             raise ValueError(f"{name} belongs to {' and '.join(BELONGS_TO[name])}, got {given!r} for {task}")
     if fill is not None:
@@ -138,18 +143,28 @@ def load_series(
         for name in NEEDED[task]:
             if columns[name] is None:
                 raise ValueError(f"{name} must name columns of {path} for {task}, got None")
-        read = read_series(path, form, [label] if label is not None else form.targets, split)
+        constant = {"classification": [str(label)], "regression": form.targets}.get(task, ())
+        read = read_series(path, form, constant, split)
     else:
         raise ValueError(f"{path}: must end in {', '.join((*ARRAY_SUFFIXES, *TABLE_SUFFIXES))}")
     if read.step is not None:
         form = replace(form, step=read.step.length, step_unit=read.step.unit)
     if task == "forecasting":
-        ahead = 1 if horizon is None else positive_int("horizon", horizon)
-        form = replace(form, window=positive_int("window", window), horizon=ahead)
-        data = forecasting(read, positive_int("window", window), ahead, standardise)
+        data = forecasting(read, _with_windows(form, window, 1 if horizon is None else horizon, season), standardise)
     else:
-        data = _whole_series(read, task, classes, standardise)
-    return replace(data, form=form, note=", ".join(part for part in (data.note, read.note) if part))
+        data = replace(_whole_series(read, task, classes, standardise), form=form)
+    return replace(data, note=", ".join(part for part in (data.note, read.note) if part))
+
+
+def _with_windows(form: SeriesForm, window: int | None, horizon: int, season: int | None) -> SeriesForm:
+    """Return the form with the options of forecasting, checked."""
+    known, ahead = positive_int("window", window), positive_int("horizon", horizon)
+    for name in form.targets:
+        if name not in form.values:
+            raise ValueError(f"targets must be some of values in forecasting, {list(form.values)}, got {name!r}")
+    if season is not None and positive_int("season", season) > known:
+        raise ValueError(f"season must be at most window = {known}, got {season}")
+    return replace(form, window=known, horizon=ahead, season=season)
 
 
 def _whole_series(series: Series, task: str, classes: int | None, standardise: bool) -> SequenceData:
