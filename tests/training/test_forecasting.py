@@ -160,3 +160,69 @@ def test_the_command_evaluate_prints_them_too(tmp_path, capsys):
     printed = capsys.readouterr().out
     assert "test, naive forecast, last value: mse " in printed
     assert "errors of standardised values" in printed
+
+
+def table(path, loads, heats):
+    lines = [f"{i};{load};{heat}" for i, (load, heat) in enumerate(zip(loads, heats, strict=True))]
+    path.write_text("\n".join(["hour;load;heat", *lines]))
+    return path
+
+
+AHEAD = {"time_format": None, "decimal": None, "future": "heat", "season": None}
+
+
+def test_columns_that_are_known_ahead(tmp_path):
+    path = table(tmp_path / "train.csv", LOAD.round(4), HEAT.round(4))
+    data = loaded(path, **AHEAD, standardise=False)
+    for items in data.splits.values():
+        inputs, targets = items.take(np.arange(len(items)))
+        for row, start in enumerate(items.starts):
+            np.testing.assert_allclose(inputs[row, :, 0], HEAT[start + 3 : start + 13], atol=1e-3)
+            np.testing.assert_allclose(inputs[row, :, 1], LOAD[start : start + 10], atol=1e-3)
+            np.testing.assert_allclose(targets[row], LOAD[start + 10 : start + 13], atol=1e-3)
+    for options, message in (
+        ({"future": "load"}, "future must be some of values, but not of targets, got 'load'"),
+        ({"targets": None}, "future must be some of values, but not of targets, got 'heat'"),
+        ({"future": "wind"}, "future must be some of values, but not of targets, got 'wind'"),
+        ({"horizon": 11}, "horizon must be at most window = 10 with future, got 11"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            loaded(path, **{**AHEAD, **options})
+
+
+def test_forecasts_with_columns_that_are_known_ahead(tmp_path):
+    path = table(tmp_path / "train.csv", LOAD.round(4), HEAT.round(4))
+    model = TrellisRegressor(2, 6, 4, num_values=3)
+    options = {**OPTIONS, **AHEAD, "path": path, "fill": "linear"}
+    run = fit(model, {name: value for name, value in options.items() if value is not None}, CONFIG, tmp_path / "run")
+    scale = loaded(path, **AHEAD).input_scale
+    new, later, heats = tmp_path / "new.csv", [""] * 3, HEAT[:30].round(4)
+    loads = LOAD[:27].round(4).tolist()
+    found = predict(run, table(new, [*loads, *later], heats))
+    window = np.stack([heats[20:30], loads[17:27]], axis=1)
+    standardised = model.predict(torch.from_numpy(scale.apply(window))[None])[0].numpy()
+    np.testing.assert_allclose(found["load"], standardised * scale.deviation[1] + scale.mean[1], rtol=1e-5)
+    assert predict(run, np.stack([heats, [*loads, 0, 0, 0]], axis=1)[None])["load"] == pytest.approx(found["load"])
+    straight = [*loads[:22], (loads[21] + loads[23]) / 2, *loads[23:]]
+    filled = predict(run, table(new, [*loads[:22], "", *loads[23:], *later], heats))
+    assert filled["load"] == pytest.approx(predict(run, table(new, [*straight, *later], heats))["load"])
+    for values, message in (
+        (
+            [*loads, "", 1, ""],
+            r"column 'load', line 30: must be empty in the last 3 rows of a series, those to forecast",
+        ),
+        ([*loads[:26], *later, ""], r"column 'load', line 28: is missing, and fill = linear needs a value after it"),
+        ([*loads[:9], *later], r"series '' must have at least window = 10 and horizon = 3 steps, got 12"),
+        ([*later], r"column 'heat', line 4: must be in a series of more than 3 rows, those to forecast"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            predict(run, table(new, values, heats[: len(values)]))
+
+
+def test_missing_values_before_the_forecast_are_refused_without_fill(tmp_path):
+    path = table(tmp_path / "train.csv", LOAD.round(4), HEAT.round(4))
+    options = {name: value for name, value in {**OPTIONS, **AHEAD, "path": path}.items() if value is not None}
+    run = fit(TrellisRegressor(2, 6, 4, num_values=3), options, CONFIG, tmp_path / "run")
+    loads = [*LOAD[:20].round(4), "", *LOAD[21:27].round(4), "", "", ""]
+    with pytest.raises(ValueError, match=r"column 'load', line 22: must be a finite number, got none; fill = forward"):
+        predict(run, table(tmp_path / "new.csv", loads, HEAT[:30].round(4)))

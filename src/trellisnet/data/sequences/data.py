@@ -55,6 +55,7 @@ class SeriesForm:
         time: column that tells the order of the rows of a series.
         window: of forecasting: steps that are read.
         horizon: of forecasting: steps that are predicted.
+        future: of forecasting: those of `values` that are known ahead; they are read `horizon` steps ahead.
         season: of forecasting: steps after which the series repeats, for the seasonal naive forecast.
         time_format: how times are written, if not as numbers or ISO dates.
         fill: how gaps and missing values are filled.
@@ -68,6 +69,7 @@ class SeriesForm:
     time: str | None = None
     window: int | None = None
     horizon: int | None = None
+    future: tuple[str, ...] = ()
     season: int | None = None
     time_format: str | None = None
     fill: str | None = None
@@ -78,12 +80,17 @@ class SeriesForm:
     encoding: str | None = None
 
     def __post_init__(self) -> None:
-        for name in ("values", "targets"):  # JSON knows no tuples
+        for name in ("values", "targets", "future"):  # JSON knows no tuples
             object.__setattr__(self, name, tuple(getattr(self, name)))
 
     def predicted(self, channels: int) -> list[int]:
         """Of forecasting: the channels that are predicted, of all `channels`."""
         return [self.values.index(name) for name in self.targets] or list(range(channels))
+
+    @property
+    def known_ahead(self) -> list[int]:
+        """Of forecasting: the channels of `future`."""
+        return [self.values.index(name) for name in self.future]
 
 
 @dataclass(frozen=True)

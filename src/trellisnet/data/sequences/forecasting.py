@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,13 +13,14 @@ from trellisnet.data.sequences.series import HELD_OUT, SPLITS, Series
 
 
 class WindowItems(Items):
-    """Windows of series, and the `horizon` steps after each, of the channels `predicted`."""
+    """Windows of series, and the steps after each."""
 
-    def __init__(
-        self, values: NDArray[np.float32], starts: NDArray[np.int64], window: int, horizon: int, predicted: list[int]
-    ) -> None:
-        self.values, self.starts, self.predicted = values, starts, predicted
-        self.window, self.horizon = window, horizon
+    def __init__(self, values: NDArray[np.float32], starts: NDArray[np.int64], form: SeriesForm) -> None:
+        assert form.window is not None
+        assert form.horizon is not None
+        self.values, self.starts, self.form = values, starts, form
+        self.window, self.steps = form.window, form.window + form.horizon
+        self.predicted = form.predicted(values.shape[1])
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -26,9 +29,22 @@ class WindowItems(Items):
         self, indices: NDArray[np.int64], steps: int | None = None
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Return values (B, window, C) and the predicted ones of the next steps (B, horizon * D), step by step."""
-        rows = self.starts[indices][:, None] + np.arange(self.window + self.horizon)
-        both = self.values[rows]
-        return both[:, : self.window], both[:, self.window :, self.predicted].reshape(len(indices), -1)
+        both = self.values[self.starts[indices][:, None] + np.arange(self.steps)]
+        return read_window(both, self.form), both[:, self.window :, self.predicted].reshape(len(indices), -1)
+
+
+def read_window(both: NDArray[Any], form: SeriesForm) -> NDArray[Any]:
+    """Return the input (..., window, C) of a forecast, from its window and the steps after it (..., T, C).
+
+    Channels that are known ahead are read `horizon` steps ahead: the last `horizon` steps of the window then have their
+    values at the steps to forecast.
+    """
+    window, ahead = form.window, form.known_ahead
+    inputs = both[..., :window, :]
+    if ahead:
+        inputs = inputs.copy()
+        inputs[..., ahead] = both[..., form.horizon :, ahead]
+    return inputs
 
 
 def forecasting(series: Series, form: SeriesForm, standardise: bool) -> SequenceData:
@@ -54,7 +70,7 @@ def forecasting(series: Series, form: SeriesForm, standardise: bool) -> Sequence
     values = series.values.astype(np.float32) if scale is None else scale.apply(series.values)
     channels = values.shape[1]
     predicted = form.predicted(channels)
-    splits = {name: WindowItems(values, rows, window, horizon, predicted) for name, rows in starts.items() if len(rows)}
+    splits = {name: WindowItems(values, rows, form) for name, rows in starts.items() if len(rows)}
     note = f"own series, {horizon} steps ahead" + (", standardised" if standardise else "")
     target_scale = None
     if scale is not None:

@@ -29,6 +29,7 @@ BELONGS_TO = {
     "split": ("classification", "regression"),
     "window": ("forecasting",),
     "horizon": ("forecasting",),
+    "future": ("forecasting",),
     "season": ("forecasting",),
 }
 TABLES_ONLY = ("time_format", "separator", "decimal", "encoding")
@@ -79,6 +80,7 @@ def load_series(
     classes: int | None = None,
     window: int | None = None,
     horizon: int | None = None,
+    future: Sequence[str] | None = None,
     season: int | None = None,
     standardise: bool = True,
 ) -> SequenceData:
@@ -111,6 +113,8 @@ def load_series(
             file, sorted.
         window: for "forecasting": number of steps to read.
         horizon: for "forecasting": number of steps to predict; default 1.
+        future: for "forecasting": which of `values` are known ahead, such as holidays; not those of `targets`, which
+            must then be given. The model also reads them at the steps to forecast; `window` is at least `horizon`.
         season: for "forecasting": steps after which the series repeats, at most `window`, such as 24 for hours; the
             report then also has the forecast that repeats the last season.
         standardise: scale every input channel and every number to predict to mean 0 and deviation 1 in the training
@@ -122,8 +126,16 @@ def load_series(
     """
     path = Path(path).expanduser()
     one_of("task", task, TASKS)
-    values, targets = ([names] if isinstance(names, str) else names for names in (values, targets))
-    columns = {"values": values, "label": label, "targets": targets, "series": series, "time": time, "split": split}
+    values, targets, future = ([names] if isinstance(names, str) else names for names in (values, targets, future))
+    columns = {
+        "values": values,
+        "label": label,
+        "targets": targets,
+        "future": future,
+        "series": series,
+        "time": time,
+        "split": split,
+    }
     for name, given in {**columns, "classes": classes, "window": window, "horizon": horizon, "season": season}.items():
         if given is not None and task not in BELONGS_TO.get(name, TASKS):
             raise ValueError(f"{name} belongs to {' and '.join(BELONGS_TO[name])}, got {given!r} for {task}")
@@ -132,7 +144,9 @@ def load_series(
     if time_format is not None and time is None:
         raise ValueError(f"time_format belongs to a column of times, got {time_format!r} and no time")
     written: dict[str, Any] = dict(zip(TABLES_ONLY, (time_format, separator, decimal, encoding), strict=True))
-    form = SeriesForm(tuple(values or ()), tuple(targets or ()), series, time, fill=fill, **written)
+    form = SeriesForm(
+        tuple(values or ()), tuple(targets or ()), series, time, future=tuple(future or ()), fill=fill, **written
+    )
     if path.suffix in ARRAY_SUFFIXES:
         for name, given in {**columns, **written}.items():
             if given is not None:
@@ -162,6 +176,11 @@ def _with_windows(form: SeriesForm, window: int | None, horizon: int, season: in
     for name in form.targets:
         if name not in form.values:
             raise ValueError(f"targets must be some of values in forecasting, {list(form.values)}, got {name!r}")
+    for name in form.future:
+        if name not in form.values or name in (form.targets or form.values):
+            raise ValueError(f"future must be some of values, but not of targets, got {name!r}")
+    if form.future and ahead > known:
+        raise ValueError(f"horizon must be at most window = {known} with future, got {ahead}")
     if season is not None and positive_int("season", season) > known:
         raise ValueError(f"season must be at most window = {known}, got {season}")
     return replace(form, window=known, horizon=ahead, season=season)

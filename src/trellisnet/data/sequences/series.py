@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from trellisnet.data.sequences.data import SeriesForm
 from trellisnet.data.sequences.filling import fill_missing
-from trellisnet.data.sequences.tables import Dialect, Table, read_table
+from trellisnet.data.sequences.tables import FILL_HINT, Dialect, Table, read_table
 from trellisnet.data.sequences.times import Step, find_step, read_times, slots
 
 SPLITS = ("train", "valid", "test")
@@ -52,7 +52,9 @@ class Series:
         return np.cumsum(self.lengths) - self.lengths
 
 
-def read_series(path: Path, form: SeriesForm, targets: Sequence[str] = (), split: str | None = None) -> Series:
+def read_series(
+    path: Path, form: SeriesForm, targets: Sequence[str] = (), split: str | None = None, ahead: int = 0
+) -> Series:
     """Read a table, one row per step, and group its rows into series.
 
     Args:
@@ -60,6 +62,7 @@ def read_series(path: Path, form: SeriesForm, targets: Sequence[str] = (), split
         form: its columns, and how it is read. Without `step`, the median time between two rows is the step.
         targets: columns of the targets; constant within a series.
         split: column of the splits; constant within a series.
+        ahead: the last steps of each series are to be forecast: there, only the columns `form.future` have values.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -69,7 +72,7 @@ def read_series(path: Path, form: SeriesForm, targets: Sequence[str] = (), split
     columns = [*form.values, *targets, *(name for name in (form.series, form.time, split) if name)]
     dialect = Dialect(form.separator, form.decimal, form.encoding)
     table = read_table(path, list(dict.fromkeys(columns)), dialect)
-    matrix = np.stack([table.numbers(column, missing=form.fill is not None) for column in form.values], axis=1)
+    matrix = np.stack([_numbers(table, column, form, ahead) for column in form.values], axis=1)
     labels = np.full(len(table), "") if form.series is None else table.names(form.series)
     names, first, which = np.unique(labels, return_index=True, return_inverse=True)
     appearance = np.argsort(first)  # series in the order of the file
@@ -84,7 +87,12 @@ def read_series(path: Path, form: SeriesForm, targets: Sequence[str] = (), split
     repeated = len(table) - len(order)
     rows, lengths = _with_gaps(order, slot, which[order])
     values = np.where(rows[:, None] < 0, np.nan, matrix[rows])
-    filled = fill_missing(values, lengths, form.fill, lambda i, c: table.place(rows[i], form.values[c]))
+
+    def place(step: int, channel: int) -> str:
+        before = rows[: step + 1]
+        return table.place(before[before >= 0][-1], form.values[channel])
+
+    filled = _filled(values, lengths, form, place, ahead)
     return Series(
         table.path,
         filled,
@@ -95,6 +103,45 @@ def read_series(path: Path, form: SeriesForm, targets: Sequence[str] = (), split
         step,
         _note(form.fill, int((rows < 0).sum()), int(np.isnan(matrix[order]).sum()), repeated),
     )
+
+
+def _numbers(table: Table, column: str, form: SeriesForm, ahead: int) -> NDArray[np.float64]:
+    return table.numbers(column, missing=form.fill is not None or (ahead > 0 and column not in form.future))
+
+
+def _filled(
+    values: NDArray[np.float64],
+    lengths: NDArray[np.int64],
+    form: SeriesForm,
+    place: Callable[[int, int], str],
+    ahead: int,
+) -> NDArray[np.float64]:
+    """Values without NaN; those that are not known yet are 0."""
+    if not ahead:
+        return fill_missing(values, lengths, form.fill, place)
+    known = np.array(form.known_ahead)
+    others = np.setdiff1d(np.arange(values.shape[1]), known)
+    ends = np.cumsum(lengths)
+    if lengths.min() <= ahead:
+        short = int(lengths.argmin())
+        raise ValueError(
+            f"{place(ends[short] - 1, 0)}: must be in a series of more than {ahead} rows, those to forecast"
+        )
+    past = np.flatnonzero(np.arange(len(values)) < np.repeat(ends - ahead, lengths))
+    later = np.setdiff1d(np.arange(len(values)), past)
+    for where, wrong, problem in (
+        (later, ~np.isnan(values), f"must be empty in the last {ahead} rows of a series, those to forecast"),
+        (past, np.isnan(values) & (form.fill is None), f"must be a finite number, got none; {FILL_HINT}"),
+    ):
+        found = np.argwhere(wrong[np.ix_(where, others)])
+        if len(found):
+            raise ValueError(f"{place(where[found[0][0]], others[found[0][1]])}: {problem}")
+    filled = np.zeros_like(values)
+    filled[:, known] = fill_missing(values[:, known], lengths, form.fill, lambda i, c: place(i, known[c]))
+    filled[np.ix_(past, others)] = fill_missing(
+        values[np.ix_(past, others)], lengths - ahead, form.fill, lambda i, c: place(past[i], others[c])
+    )
+    return filled
 
 
 def _in_time(
