@@ -5,6 +5,8 @@ import re
 import shutil
 
 import numpy as np
+import pyarrow
+import pyarrow.parquet
 import pytest
 import torch
 
@@ -109,6 +111,15 @@ def test_a_model_refuses_files_with_another_step(tmp_path):
         ValueError, match=r"line 3: 02\.01\.2024 00 follows 01\.01\.2024 00, a gap, for steps are of 1 hours"
     ):
         predict(run, write(tmp_path / "new.csv", hours=days))
+
+
+def test_a_model_of_a_csv_file_reads_parquet_files(tmp_path):
+    path = table(tmp_path / "train.csv", LOAD.round(4), HEAT.round(4))
+    options = {name: OPTIONS[name] for name in ("name", "task", "values", "time", "separator", "window", "horizon")}
+    run = fit(TrellisRegressor(2, 6, 4, num_values=6), {**options, "path": path}, CONFIG, tmp_path / "run")
+    columns = {"hour": list(range(200)), "load": LOAD.round(4), "heat": HEAT.round(4)}
+    pyarrow.parquet.write_table(pyarrow.table(columns), tmp_path / "new.parquet")
+    assert predict(run, tmp_path / "new.parquet") == predict(run, path)
 
 
 def naive_errors(first, last, standardised):

@@ -247,6 +247,7 @@ def test_bad_arrays(tmp_path, arrays, message):
             r"must have a series long enough for training windows of 50 \+ 1 steps",
         ),
         ({"task": "regression", "targets": ["id"]}, "targets must be numbers"),
+        ({"task": "regression", "targets": ["sum", "sum"]}, r"targets must be different columns, got \['sum', 'sum'\]"),
     ],
 )
 def test_errors_name_bad_options(tmp_path, options, message):
@@ -256,9 +257,24 @@ def test_errors_name_bad_options(tmp_path, options, message):
         load("series", **{"path": path, **COLUMNS, **options})
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"values": 3}, "values must be the name of a column or a list of such names, got 3"),
+        ({"values": []}, r"values must be the name of a column or a list of such names, got \[\]"),
+        ({"future": [1]}, r"future must be the name of a column or a list of such names, got \[1\]"),
+        ({"time_format": 2024}, r"time_format must be text such as %d\.%m\.%Y, got 2024"),
+    ],
+)
+def test_options_of_a_wrong_type(tmp_path, options, message):
+    path = write(tmp_path / "data.csv", rows())
+    with pytest.raises(TypeError, match=message):
+        load("series", **{"path": path, "task": "forecasting", "window": 2, **COLUMNS, **options})
+
+
 def test_columns_are_refused_for_numpy_files(tmp_path):
     np.save(tmp_path / "a.npy", np.zeros((2, 30)))
-    with pytest.raises(ValueError, match=r"values names columns of a table, got \['a'\]; .*a\.npy has arrays"):
+    with pytest.raises(ValueError, match=r"values names columns of a table, got \('a',\); .*a\.npy has arrays"):
         load("series", path=tmp_path / "a.npy", task="forecasting", values=["a"], window=2)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,8 @@ def _read_file(data: SequenceData, path: Path) -> Series:
     if not form.values or path.suffix not in TABLE_SUFFIXES:
         endings = (*(TABLE_SUFFIXES if form.values else ()), *ARRAY_SUFFIXES)
         raise ValueError(f"{path}: must end in {', '.join(endings)}, as what was trained on")
+    if path.suffix != ".csv":  # numbers have a type there
+        form = replace(form, separator=None, decimal=None, encoding=None)
     return read_series(path, form, ahead=_ahead(form))
 
 

@@ -126,7 +126,10 @@ def load_series(
     """
     path = Path(path).expanduser()
     one_of("task", task, TASKS)
-    values, targets, future = ([names] if isinstance(names, str) else names for names in (values, targets, future))
+    values, targets, future = (
+        None if given is None else _names(name, given)
+        for name, given in (("values", values), ("targets", targets), ("future", future))
+    )
     columns = {
         "values": values,
         "label": label,
@@ -141,12 +144,12 @@ def load_series(
             raise ValueError(f"{name} belongs to {' and '.join(BELONGS_TO[name])}, got {given!r} for {task}")
     if fill is not None:
         one_of("fill", fill, FILLS)
+    if time_format is not None and not isinstance(time_format, str):
+        raise TypeError(f"time_format must be text such as %d.%m.%Y, got {time_format!r}")
     if time_format is not None and time is None:
         raise ValueError(f"time_format belongs to a column of times, got {time_format!r} and no time")
     written: dict[str, Any] = dict(zip(TABLES_ONLY, (time_format, separator, decimal, encoding), strict=True))
-    form = SeriesForm(
-        tuple(values or ()), tuple(targets or ()), series, time, future=tuple(future or ()), fill=fill, **written
-    )
+    form = SeriesForm(values or (), targets or (), series, time, future=future or (), fill=fill, **written)
     if path.suffix in ARRAY_SUFFIXES:
         for name, given in {**columns, **written}.items():
             if given is not None:
@@ -168,6 +171,16 @@ def load_series(
     else:
         data = replace(_whole_series(read, task, classes, standardise), form=form)
     return replace(data, note=", ".join(part for part in (data.note, read.note) if part))
+
+
+def _names(name: str, given: Any) -> tuple[str, ...]:
+    """Return one or several names of columns, without repetitions, as a tuple."""
+    names = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, (list, tuple)) else (None,)
+    if not names or not all(isinstance(each, str) for each in names):
+        raise TypeError(f"{name} must be the name of a column or a list of such names, got {given!r}")
+    if len(set(names)) < len(names):
+        raise ValueError(f"{name} must be different columns, got {given!r}")
+    return names
 
 
 def _with_windows(form: SeriesForm, window: int | None, horizon: int, season: int | None) -> SeriesForm:
