@@ -237,3 +237,10 @@ def test_missing_values_before_the_forecast_are_refused_without_fill(tmp_path):
     loads = [*LOAD[:20].round(4), "", *LOAD[21:27].round(4), "", "", ""]
     with pytest.raises(ValueError, match=r"column 'load', line 22: must be a finite number, got none; fill = forward"):
         predict(run, table(tmp_path / "new.csv", loads, HEAT[:30].round(4)))
+
+
+def test_a_season_shorter_than_the_horizon_is_repeated(tmp_path):
+    run = trained(tmp_path, season=2, standardise=False)
+    found = json.loads((run.folder / "result.json").read_text())["naive"]["test"]["last season of 2"]["mse"]
+    errors = [LOAD[start + ahead] - LOAD[start - 2 + ahead % 2] for start in range(180, 198) for ahead in range(3)]
+    assert found == pytest.approx(np.square(errors).mean(), rel=1e-4)
