@@ -227,7 +227,8 @@ def test_mistakes_are_named(tmp_path):
         predict(tmp_path / "run", SERIES, per="line")
     with pytest.raises(FileNotFoundError, match="has no model 'worst' yet"):
         predict(tmp_path / "run", SERIES, which="worst")
-    (tmp_path / "run" / "task.json").unlink()
+    for folder in ("run", "run/best"):
+        (tmp_path / folder / "task.json").unlink()
     with pytest.raises(ValueError, match=r"run has no task\.json, .* trained by an older version"):
         predict(tmp_path / "run", SERIES)
 

@@ -72,6 +72,8 @@ def evaluate(
         protocol = task.protocol(evaluation)
         if chosen is None:
             _show(task.evaluate_alone(split, evaluation), split)
+            for name, errors in task.naive(split).items():
+                _show(errors, f"{split}, naive forecast, {name}")
         else:
             for depth, metrics in task.evaluate_depths(split, chosen, evaluation).items():
                 _show(metrics, f"{split}, depth {depth}")

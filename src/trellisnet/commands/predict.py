@@ -20,10 +20,10 @@ def predict(
     the order of the input. Example: `trellisnet predict runs/my-labels-1 --input new.csv --output labels.csv`.
 
     Args:
-        run: folder of a run.
+        run: folder of a run, or of one of its models, such as RUN/best or a copy of it.
         input: file in the form of the training file; columns of labels and targets are not needed.
         output: new file that ends in .csv, .jsonl (JSON lines) or .parquet (needs the extra `tables`).
-        model: the best model by validation, or the one of the last epoch.
+        model: of a run: the best model by validation, or the one of the last epoch.
         per: language models only: score every line (default), or the file as one document.
     """
     from trellisnet.data.files.columns import check_output, write_columns  # noqa: PLC0415

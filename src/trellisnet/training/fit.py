@@ -217,12 +217,15 @@ def _conclude(run: Run, task: Task, metrics: Metrics, progress: Progress) -> Non
 
     shown = task.shown()
     result = {"metrics": metrics, "protocol": task.protocol(), "parameters": task.num_parameters}
-    run.write_json(RESULT, {**result, **shown})
+    naive = {split: task.naive(split) for split in metrics}
+    run.write_json(RESULT, {**result, **({"naive": naive} if any(naive.values()) else {}), **shown})
     report = write_report(run)
     for sample in shown.get("samples", []):
         progress.say(f"a sample of generated text:\n\n{sample['prompt']}{sample['text']}\n")
     for split, values in metrics.items():
         progress.say(f"best model, {split}: {in_one_line(values)} ({task.protocol()})")
+        for name, errors in naive[split].items():
+            progress.say(f"naive forecast, {name}, {split}: {in_one_line(errors)}")
     for depth, values in run.metrics()[-1].get("depths", {}).items():
         progress.say(f"best model at depth {depth}, {task.valid_split}: {in_one_line(values)}")
     progress.say(f"report: {report}")

@@ -54,7 +54,7 @@ class Trainer:
         self.parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
         self.optimiser = make_optimiser(self.config, self.parameters)
         self.batches = task.train_batches(workers)
-        self.fingerprint = task.fingerprint()
+        self.facts = task.facts()
         self.clock = Clock(self.config, workers)
         self.rate = LearningRate(self.config, self.config.epochs * len(self.batches), self.clock)
         self.average = Average(self.parameters)
@@ -155,7 +155,7 @@ class Trainer:
             scores.append(math.inf if math.isnan(judged) else judged)
             self._add_metrics({"epoch": self._epochs(), "step": self.step, "valid": metrics})
             if scores[-1] <= min(scores) and self.workers.first:
-                save_model(self.model, self.run.folder / "best")
+                save_model(self.model, self.run.folder / "best", self.facts)
         self.progress.epoch(self._epochs(), metrics, self.rate.at(self.step, epoch))
         if self.rate.after_evaluation(scores):
             self.progress.say(f"learning rate {self.rate.at(self.step, epoch):.4g} from epoch {epoch + 1} on")
@@ -172,7 +172,7 @@ class Trainer:
         """Save the last model; evaluate the best one on the splits that the configuration asks for, at all depths."""
         with self.average.in_use():
             if self.workers.first:
-                save_model(self.model, self.run.folder / "last")
+                save_model(self.model, self.run.folder / "last", self.facts)
         self.workers.wait()
         load_weights(self.model, self.run.folder / "best")
         metrics = {split: self.evaluate(split) for split in self.task.final_splits}
@@ -198,7 +198,7 @@ class Trainer:
         return {
             "step": self.step,
             "config": json.dumps(self.run.config.to_dict(), sort_keys=True),
-            "data": self.fingerprint,
+            "data": self.facts["fingerprint"],
             "processes": self.workers.count,
             "model": own_tensors(self.model),
             "optimiser": self.optimiser.state_dict(),
@@ -225,7 +225,7 @@ class Trainer:
             )
         if not same_config(json.loads(state["config"]), self.run.config):
             raise ValueError(f"{self.run.folder}/config.yaml has changed: a run must be resumed with its own values")
-        if state["data"] != self.fingerprint:
+        if state["data"] != self.facts["fingerprint"]:
             raise ValueError(f"{self.run.folder}: the data has changed since the last checkpoint")
         with torch.no_grad():
             for name, tensor in own_tensors(self.model).items():

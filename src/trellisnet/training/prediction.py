@@ -10,9 +10,10 @@ from torch import nn
 
 from trellisnet.data.files.columns import Columns
 from trellisnet.models.pretrained import CONFIG
+from trellisnet.training.config import TrainingConfig
 from trellisnet.training.distribution import choose_device
 from trellisnet.training.fit import Fitted
-from trellisnet.training.runs import TASK, Run
+from trellisnet.training.runs import TASK, Run, read_json
 from trellisnet.training.saving import load_weights
 from trellisnet.training.tasks import TASKS
 
@@ -32,22 +33,28 @@ def predict(
     bits per token of texts.
 
     Args:
-        run: the folder of a run, or the result of `fit`.
+        run: the folder of a run; the result of `fit`; or the folder of a model of a run, `best` or `last`, or its copy.
         inputs: path of a file in the form of the training file, labels and targets not needed; or arrays as for `fit`;
             for a language model also a list of texts.
-        which: "best", the best model by validation, or "last", the model after the last epoch.
+        which: of a run: "best", the best model by validation, or "last", the model after the last epoch.
         model: needed for a run with your own module, body or cell: a model of the same architecture, into which the
             weights are loaded. Your own module must accept None as targets.
         per: language models only: score each "line" of a file (default), or the file as one "document".
     """
     folder = run.folder if isinstance(run, Fitted) else Path(run)
-    opened = Run.open(folder)
-    facts = opened.read_json(TASK)
+    if not Run.is_in(folder) and (folder / TASK).is_file():
+        trained, facts, training = folder, read_json(folder / TASK), TrainingConfig()
+        if which != "best":
+            raise ValueError(f"which belongs to a run, and {folder} is a single model: got {which!r}")
+    else:
+        opened = Run.open(folder)
+        trained, training = opened.model_folder(which), opened.config.training
+        facts = read_json(trained / TASK) or opened.read_json(TASK)
     if facts is None:
         raise ValueError(f"{folder} has no {TASK}, which prediction needs: it was trained by an older version")
-    trained, kind = opened.model_folder(which), TASKS[facts["task"]]
+    kind = TASKS[facts["task"]]
     torch.set_flush_denormal(True)
-    device = choose_device(opened.config.training.device)
+    device = choose_device(training.device)
     if model is not None:
         load_weights(model, trained)
         model.to(device)
@@ -55,4 +62,4 @@ def predict(
         model = kind.kind.from_pretrained(trained, device=device)
     else:
         raise ValueError(f"{folder} has a {facts['model']} of your own: use trellisnet.predict with model=...")
-    return kind.predict(model, facts, inputs, opened.config.training.evaluation_batch, per)
+    return kind.predict(model, facts, inputs, training.evaluation_batch, per)

@@ -6,7 +6,8 @@ task.json         the task, its metrics, and the facts about the data that predi
 log.txt           printed messages
 environment.json  versions, machine, command, git state
 checkpoints/      the last two checkpoints, for resuming
-best/, last/      the model as `save_pretrained` writes it: best by validation, and after the last epoch
+best/, last/      the model as `save_pretrained` writes it: best by validation, and after the last epoch; with a copy of
+                  task.json, so that such a folder alone is enough for predictions
 tensorboard/      the metrics for TensorBoard, with `tensorboard: true`
 result.json       metrics of the best model, at the end
 report.html       curves, results, samples, at the end
@@ -161,27 +162,36 @@ class Run:
 
     def write_json(self, name: str, content: Any) -> None:
         """Write a JSON file in the folder."""
-        with replacing(self.folder / name) as (file,):
-            file.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        write_json(self.folder / name, content)
 
     def read_json(self, name: str) -> dict[str, Any] | None:
         """Read a JSON file of the folder; None if it does not exist, a ValueError if it is damaged."""
-        path = self.folder / name
-        if not path.is_file():
-            return None
-        try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise ValueError(f"{path} is damaged: {error}") from None
-        if not isinstance(content, dict):
-            raise ValueError(f"{path} is damaged: expected a mapping, got {type(content).__name__}")
-        return content
+        return read_json(self.folder / name)
 
     def _write_yaml(self, name: str, content: Any) -> None:
         import yaml  # noqa: PLC0415
 
         with replacing(self.folder / name) as (file,):
             file.write_text(yaml.safe_dump(content, sort_keys=False, allow_unicode=True), encoding="utf-8")
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write a JSON file: all of it or nothing."""
+    with replacing(path) as (file,):
+        file.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """Read a JSON file; None if it does not exist, a ValueError if it is damaged."""
+    if not path.is_file():
+        return None
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged: {error}") from None
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} is damaged: expected a mapping, got {type(content).__name__}")
+    return content
 
 
 def _holds_something(path: Path) -> bool:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from safetensors import SafetensorError
 from safetensors import torch as safetensors
@@ -11,14 +13,22 @@ from torch import Tensor, nn
 
 from trellisnet.files import replacing
 from trellisnet.models.pretrained import WEIGHTS, Pretrained
+from trellisnet.training.runs import TASK, write_json
 
 
-def save_model(model: nn.Module, folder: Path) -> None:
-    """Write a model to a folder, which is created if needed. An existing model there is replaced atomically."""
+def save_model(model: nn.Module, folder: Path, facts: Mapping[str, Any]) -> None:
+    """Write a model to a folder, which is created if needed. An existing model there is replaced atomically.
+
+    Args:
+        model: the model.
+        folder: becomes sufficient for predictions, also if it is copied elsewhere.
+        facts: of the task, for `task.json`.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / TASK, facts)  # before the model, which is incomplete without it
     if isinstance(model, Pretrained):
         model.save_pretrained(folder)
         return
-    folder.mkdir(parents=True, exist_ok=True)
     with replacing(folder / WEIGHTS) as (file,):
         safetensors.save_model(model, str(file))
 

@@ -1,4 +1,5 @@
 import csv
+from datetime import date, timedelta
 
 import numpy as np
 import pyarrow
@@ -92,7 +93,7 @@ def test_a_column_can_determine_the_split(tmp_path):
 
 
 def test_forecasting(tmp_path):
-    table = [{"day": f"2024-{1 + i // 28:02}-{1 + i % 28:02}", "load": i} for i in range(100)]
+    table = [{"day": date(2024, 1, 1) + timedelta(days=i), "load": i} for i in range(100)]
     path = write(tmp_path / "load.csv", table[::-1])
     options = {"values": ["load"], "time": "day", "window": 6, "horizon": 2}
     data = load("series", path=path, task="forecasting", standardise=False, **options)
@@ -143,9 +144,13 @@ def test_numpy_files(tmp_path):
 @pytest.mark.parametrize(
     ("change", "options", "message"),
     [
-        (lambda row: row.update(a="nan"), {}, r"column 'a', line 4: must be a finite number, got nan"),
+        (
+            lambda row: row.update(a="nan"),
+            {},
+            r"column 'a', line 4: must be a finite number, got 'nan'; fill = forward",
+        ),
         (lambda row: row.update(a="many"), {}, r"column 'a', line 4: must be a number, got 'many'"),
-        (lambda row: row.update(a=""), {}, r"column 'a', line 4: must be a number, got ''"),
+        (lambda row: row.update(a=""), {}, r"column 'a', line 4: must be a finite number, got ''; fill = forward"),
         (lambda row: row.update(label=""), {}, r"column 'label', line 4: must not be empty"),
         (lambda row: row.update(label="new"), {}, r"column 'label', line \d+: must be the same in a whole series"),
         (lambda row: None, {"values": ["a", "c"]}, r"must have a column 'c', got 'id', 't', 'a', 'b', 'label', 'sum'"),
@@ -153,7 +158,7 @@ def test_numpy_files(tmp_path):
         (
             lambda row: None,
             {"time": "label"},
-            r"column 'label', line \d+: a series must have one row per time, got (odd|even) twice",
+            r"column 'label', line 2: must be an ISO date or time, .* got '(odd|even)'; time_format, such as",
         ),
     ],
 )
@@ -171,7 +176,7 @@ def test_gaps_in_parquet(tmp_path):
     table = rows()
     table[7]["b"] = None
     path = write(tmp_path / "data.parquet", table)
-    with pytest.raises(ValueError, match=r"data\.parquet: column 'b', row 7: must be a finite number, got nan"):
+    with pytest.raises(ValueError, match=r"data\.parquet: column 'b', row 7: must be a finite number, got nan; fill"):
         load("series", path=path, task="classification", label="label", **COLUMNS)
     with pytest.raises(ValueError, match=r"data\.parquet: must have a column 'c', got 'id'"):
         load("series", path=path, task="classification", label="c", **COLUMNS)
@@ -214,7 +219,7 @@ def test_bad_files(tmp_path, name, content, message):
         ({"values": np.ones(4), "label": [0, 1]}, r"'values' must be \(series, steps\) or .*, got \(4,\)"),
         (
             {"values": [[1.0, 2.0], [3.0, np.nan], [1.0, 1.0]], "label": [0, 1, 2]},
-            "'values' must be finite numbers, got nan in series 1, step 1, channel 0",
+            "'values', series 1, step 1, channel 0: must be a finite number, got nan; fill = forward",
         ),
         ({"values": [["a"]], "label": [0]}, "'values' must be numbers, got <U1"),
     ],
@@ -242,6 +247,7 @@ def test_bad_arrays(tmp_path, arrays, message):
             r"must have a series long enough for training windows of 50 \+ 1 steps",
         ),
         ({"task": "regression", "targets": ["id"]}, "targets must be numbers"),
+        ({"task": "regression", "targets": ["sum", "sum"]}, r"targets must be different columns, got \['sum', 'sum'\]"),
     ],
 )
 def test_errors_name_bad_options(tmp_path, options, message):
@@ -251,9 +257,24 @@ def test_errors_name_bad_options(tmp_path, options, message):
         load("series", **{"path": path, **COLUMNS, **options})
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"values": 3}, "values must be the name of a column or a list of such names, got 3"),
+        ({"values": []}, r"values must be the name of a column or a list of such names, got \[\]"),
+        ({"future": [1]}, r"future must be the name of a column or a list of such names, got \[1\]"),
+        ({"time_format": 2024}, r"time_format must be text such as %d\.%m\.%Y, got 2024"),
+    ],
+)
+def test_options_of_a_wrong_type(tmp_path, options, message):
+    path = write(tmp_path / "data.csv", rows())
+    with pytest.raises(TypeError, match=message):
+        load("series", **{"path": path, "task": "forecasting", "window": 2, **COLUMNS, **options})
+
+
 def test_columns_are_refused_for_numpy_files(tmp_path):
     np.save(tmp_path / "a.npy", np.zeros((2, 30)))
-    with pytest.raises(ValueError, match=r"values names columns of a table, got \['a'\]; .*a\.npy has arrays"):
+    with pytest.raises(ValueError, match=r"values names columns of a table, got \('a',\); .*a\.npy has arrays"):
         load("series", path=tmp_path / "a.npy", task="forecasting", values=["a"], window=2)
 
 

@@ -10,12 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trellisnet.data.checks import check_file
+from trellisnet.data.sequences.filling import fill_missing
 from trellisnet.data.sequences.series import Series
+from trellisnet.data.sequences.tables import FILL_HINT
 
 SUFFIXES = (".npy", ".npz")
 
 
-def read_arrays(path: Path, targets: str | None) -> Series:
+def read_arrays(path: Path, targets: str | None, fill: str | None = None) -> Series:
     """Read the series of a `.npy` or `.npz` file.
 
     A `.npy` file has values (series, steps, channels), or (series, steps) with one channel. A `.npz` file has them in
@@ -25,6 +27,7 @@ def read_arrays(path: Path, targets: str | None) -> Series:
     Args:
         path: the file.
         targets: name of the array of targets, with one row per series: "label" or "target"; None: there is none.
+        fill: how to fill NaN in `values`, see `fill_missing`; None: NaN is an error.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -51,17 +54,25 @@ def read_arrays(path: Path, targets: str | None) -> Series:
     if len(values) == 0:
         raise ValueError(f"{path}: has no values")
     values = values.reshape(len(values), -1)
-    wrong = np.argwhere(~np.isfinite(values))
-    if len(wrong):
-        step, channel = wrong[0]
+    values = values.astype(np.float64)
+
+    def place(step: int, channel: int) -> str:
         series = int(np.searchsorted(lengths.cumsum(), step, side="right"))
-        step -= lengths[:series].sum()
-        where = f"series {series:,}, step {step:,}, channel {channel}"
-        raise ValueError(f"{path}: 'values' must be finite numbers, got {values[tuple(wrong[0])]} in {where}")
+        return f"{path}: 'values', series {series:,}, step {step - lengths[:series].sum():,}, channel {channel}"
+
+    missing = int(np.isnan(values).sum())
+    wrong = np.argwhere(~np.isfinite(values) if fill is None else np.isinf(values))
+    if len(wrong):
+        where = place(*wrong[0])
+        raise ValueError(
+            f"{where}: must be a finite number, got {values[tuple(wrong[0])]}{f'; {FILL_HINT}' if missing else ''}"
+        )
+    values = fill_missing(values, lengths, fill, place)
     found = None if targets is None else _per_series(path, arrays, targets, len(lengths))
     split = _per_series(path, arrays, "split", len(lengths)).astype(str) if "split" in arrays else None
     names = [str(number) for number in range(len(lengths))]
-    return Series(path, values.astype(np.float64), lengths, names, found, split)
+    note = f"{missing:,} missing values filled ({fill})" if missing else ""
+    return Series(path, values, lengths, names, found, split, note=note)
 
 
 def _read(path: Path) -> dict[str, NDArray[Any]]:

@@ -50,11 +50,17 @@ class SeriesForm:
 
     Attributes:
         values: columns of what is read at each step; none: the file has arrays.
-        targets: columns of the numbers to be predicted.
+        targets: columns of the numbers to be predicted; in forecasting some of `values`, none: all of them.
         series: column that tells which series a row belongs to.
         time: column that tells the order of the rows of a series.
         window: of forecasting: steps that are read.
         horizon: of forecasting: steps that are predicted.
+        future: of forecasting: those of `values` that are known ahead; they are read `horizon` steps ahead.
+        season: of forecasting: steps after which the series repeats, for the seasonal naive forecast.
+        time_format: how times are written, if not as numbers or ISO dates.
+        fill: how gaps and missing values are filled.
+        step, step_unit: the time between two rows, see `Step`.
+        separator, decimal, encoding: how a CSV file is written, see `Dialect`.
     """
 
     values: tuple[str, ...] = ()
@@ -63,10 +69,28 @@ class SeriesForm:
     time: str | None = None
     window: int | None = None
     horizon: int | None = None
+    future: tuple[str, ...] = ()
+    season: int | None = None
+    time_format: str | None = None
+    fill: str | None = None
+    step: float | None = None
+    step_unit: str | None = None
+    separator: str | None = None
+    decimal: str | None = None
+    encoding: str | None = None
 
     def __post_init__(self) -> None:
-        for name in ("values", "targets"):  # JSON knows no tuples
+        for name in ("values", "targets", "future"):  # JSON knows no tuples
             object.__setattr__(self, name, tuple(getattr(self, name)))
+
+    def predicted(self, channels: int) -> list[int]:
+        """Of forecasting: the channels that are predicted, of all `channels`."""
+        return [self.values.index(name) for name in self.targets] or list(range(channels))
+
+    @property
+    def known_ahead(self) -> list[int]:
+        """Of forecasting: the channels of `future`."""
+        return [self.values.index(name) for name in self.future]
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,11 @@ from numpy.typing import NDArray
 
 from trellisnet.data.sequences.arrays import SUFFIXES as ARRAY_SUFFIXES
 from trellisnet.data.sequences.arrays import read_arrays
-from trellisnet.data.sequences.data import SequenceData
+from trellisnet.data.sequences.data import SequenceData, SeriesForm
+from trellisnet.data.sequences.forecasting import read_window
 from trellisnet.data.sequences.given import read_sequences
-from trellisnet.data.sequences.series import Series, group
+from trellisnet.data.sequences.series import Series, read_series
 from trellisnet.data.sequences.tables import SUFFIXES as TABLE_SUFFIXES
-from trellisnet.data.sequences.tables import read_table
 from trellisnet.data.sequences.ts import SUFFIX as TS_SUFFIX
 from trellisnet.data.sequences.ts import read_ts
 
@@ -24,7 +25,8 @@ def read_inputs(data: SequenceData, inputs: Any) -> tuple[list[str], list[NDArra
 
     Args:
         data: what was trained on; its sequences are not needed.
-        inputs: the path of a file that is read like the one of `data`, or arrays as `from_arrays` takes them.
+        inputs: the path of a file that is read like the one of `data`, or arrays as `from_arrays` takes them. If
+            columns are known ahead, the last `horizon` steps are those to forecast, where only these columns are read.
     """
     if isinstance(inputs, (str, Path)):
         series = _read_file(data, Path(inputs).expanduser())
@@ -33,13 +35,17 @@ def read_inputs(data: SequenceData, inputs: Any) -> tuple[list[str], list[NDArra
     else:
         where, rows = "inputs", [row.astype(np.float64) for row in read_sequences("inputs", inputs)]
         names = [str(i) for i in range(len(rows))]
-    channels, window = rows[0].shape[1], data.form.window
+    channels, form = rows[0].shape[1], data.form
     if channels != data.input_size:
         raise ValueError(f"{where}: must have {data.input_size} channels, as what was trained on, got {channels}")
-    for name, row in zip(names, rows, strict=True):
-        if window is not None and len(row) < window:
-            raise ValueError(f"{where}: series {name!r} must have at least window = {window} steps, got {len(row)}")
-    rows = rows if window is None else [row[-window:] for row in rows]
+    if form.window is not None:
+        needed, least = form.window, f"window = {form.window}"
+        if form.future:
+            needed, least = form.window + _ahead(form), f"{least} and horizon = {form.horizon}"
+        for name, row in zip(names, rows, strict=True):
+            if len(row) < needed:
+                raise ValueError(f"{where}: series {name!r} must have at least {least} steps, got {len(row)}")
+        rows = [read_window(row[-needed:], form) for row in rows]
     scale = data.input_scale
     return names, [row.astype(np.float32) if scale is None else scale.apply(row) for row in rows]
 
@@ -48,11 +54,17 @@ def _read_file(data: SequenceData, path: Path) -> Series:
     """The series of a file, without what is to be predicted."""
     form = data.form
     if path.suffix in ARRAY_SUFFIXES:
-        return read_arrays(path, None)
+        return read_arrays(path, None, form.fill)
     if path.suffix == TS_SUFFIX:
         return read_ts(path)
     if not form.values or path.suffix not in TABLE_SUFFIXES:
         endings = (*(TABLE_SUFFIXES if form.values else ()), *ARRAY_SUFFIXES, TS_SUFFIX)
         raise ValueError(f"{path}: must end in {', '.join(endings)}, as what was trained on")
-    columns = [*form.values, *(name for name in (form.series, form.time) if name)]
-    return group(read_table(path, list(dict.fromkeys(columns))), form.values, (), form.series, form.time, None)
+    if path.suffix != ".csv":  # numbers have a type there
+        form = replace(form, separator=None, decimal=None, encoding=None)
+    return read_series(path, form, ahead=_ahead(form))
+
+
+def _ahead(form: SeriesForm) -> int:
+    """The number of steps at the end of each series that are to be forecast, of which something is known."""
+    return (form.horizon or 0) if form.future else 0

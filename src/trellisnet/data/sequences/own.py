@@ -16,20 +16,23 @@ from trellisnet.data.sequences.arrays import SUFFIXES as ARRAY_SUFFIXES
 from trellisnet.data.sequences.arrays import read_arrays
 from trellisnet.data.sequences.binary import check_labels
 from trellisnet.data.sequences.data import Scale, SequenceData, SeriesForm
-from trellisnet.data.sequences.series import SPLITS, Series, group
+from trellisnet.data.sequences.filling import FILLS
+from trellisnet.data.sequences.forecasting import forecasting
+from trellisnet.data.sequences.series import HELD_OUT, SPLITS, Series, read_series
 from trellisnet.data.sequences.tables import SUFFIXES as TABLE_SUFFIXES
-from trellisnet.data.sequences.tables import read_table
 
-HELD_OUT = 0.1  # share of the series, or in forecasting of the steps, for validation; the same again for testing
 TASKS = ("classification", "regression", "forecasting")
 BELONGS_TO = {
     "label": ("classification",),
     "classes": ("classification",),
-    "targets": ("regression",),
+    "targets": ("regression", "forecasting"),
     "split": ("classification", "regression"),
     "window": ("forecasting",),
     "horizon": ("forecasting",),
+    "future": ("forecasting",),
+    "season": ("forecasting",),
 }
+TABLES_ONLY = ("time_format", "separator", "decimal", "encoding")
 NEEDED = {  # columns of a table
     "classification": ("values", "label", "series"),
     "regression": ("values", "targets", "series"),
@@ -59,24 +62,6 @@ class SeriesItems(Items):
         return inputs, self.targets[indices]
 
 
-class WindowItems(Items):
-    """Windows of series, and the `horizon` steps after each."""
-
-    def __init__(self, values: NDArray[np.float32], starts: NDArray[np.int64], window: int, horizon: int) -> None:
-        self.values, self.starts, self.window, self.horizon = values, starts, window, horizon
-
-    def __len__(self) -> int:
-        return len(self.starts)
-
-    def take(
-        self, indices: NDArray[np.int64], steps: int | None = None
-    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Return values (B, window, C) and the values of the next steps (B, horizon * C), step by step."""
-        rows = self.starts[indices][:, None] + np.arange(self.window + self.horizon)
-        both = self.values[rows]
-        return both[:, : self.window], both[:, self.window :].reshape(len(indices), -1)
-
-
 def load_series(
     path: str | Path,
     task: str,
@@ -86,10 +71,17 @@ def load_series(
     targets: Sequence[str] | None = None,
     series: str | None = None,
     time: str | None = None,
+    time_format: str | None = None,
+    fill: str | None = None,
+    separator: str | None = None,
+    decimal: str | None = None,
+    encoding: str | None = None,
     split: str | None = None,
     classes: int | None = None,
     window: int | None = None,
     horizon: int | None = None,
+    future: Sequence[str] | None = None,
+    season: int | None = None,
     standardise: bool = True,
 ) -> SequenceData:
     """Load series from a `.csv` or `.parquet` file with one row per step, or a `.npy` or `.npz` file (`read_arrays`).
@@ -103,15 +95,28 @@ def load_series(
         task: "classification", "regression" or "forecasting".
         values: columns of the input channels; a NumPy file has the array `values`.
         label: for "classification": column of the class; a NumPy file has the array `label`.
-        targets: for "regression": columns of the numbers to predict; a NumPy file has the array `target`.
+        targets: for "regression": columns of the numbers to predict; a NumPy file has the array `target`. For
+            "forecasting": which of `values` to predict, the others being covariates; default all.
         series: column of the name of the series of each row; not needed in forecasting if there is only one series.
-        time: column to sort the rows of a series by; default their order in the file.
+        time: column to sort the rows of a series by: numbers, or ISO dates and times; default their order in the file.
+            Times have equal steps, up to a tenth of a step; months count as equal.
+        time_format: how times are written if they are neither, in the codes of `strptime`: "%d.%m.%Y".
+        fill: what to do about gaps between times and about missing values: "forward" repeats the last value, "linear"
+            interpolates, "zero" inserts zeros; of several rows with the same time, the last counts. Default: each of
+            these is an error.
+        separator: character between the fields of a CSV file, or "tab"; default ",".
+        decimal: "." (default) or ",", before the decimals of a CSV file.
+        encoding: of a CSV file; default "utf-8".
         split: for "classification" and "regression": column with "train", "valid" or "test"; a NumPy file may have the
             array `split`.
         classes: for "classification": number of classes; labels are then integers below it. Default: the labels in the
             file, sorted.
         window: for "forecasting": number of steps to read.
         horizon: for "forecasting": number of steps to predict; default 1.
+        future: for "forecasting": which of `values` are known ahead, such as holidays; not those of `targets`, which
+            must then be given. The model also reads them at the steps to forecast; `window` is at least `horizon`.
+        season: for "forecasting": steps after which the series repeats, at most `window`, such as 24 for hours; the
+            report then also has the forecast that repeats the last season.
         standardise: scale every input channel and every number to predict to mean 0 and deviation 1 in the training
             split.
 
@@ -121,31 +126,77 @@ def load_series(
     """
     path = Path(path).expanduser()
     one_of("task", task, TASKS)
-    values, targets = ([names] if isinstance(names, str) else names for names in (values, targets))
-    columns = {"values": values, "label": label, "targets": targets, "series": series, "time": time, "split": split}
-    for name, given in {**columns, "classes": classes, "window": window, "horizon": horizon}.items():
+    values, targets, future = (
+        None if given is None else _names(name, given)
+        for name, given in (("values", values), ("targets", targets), ("future", future))
+    )
+    columns = {
+        "values": values,
+        "label": label,
+        "targets": targets,
+        "future": future,
+        "series": series,
+        "time": time,
+        "split": split,
+    }
+    for name, given in {**columns, "classes": classes, "window": window, "horizon": horizon, "season": season}.items():
         if given is not None and task not in BELONGS_TO.get(name, TASKS):
             raise ValueError(f"{name} belongs to {' and '.join(BELONGS_TO[name])}, got {given!r} for {task}")
+    if fill is not None:
+        one_of("fill", fill, FILLS)
+    if time_format is not None and not isinstance(time_format, str):
+        raise TypeError(f"time_format must be text such as %d.%m.%Y, got {time_format!r}")
+    if time_format is not None and time is None:
+        raise ValueError(f"time_format belongs to a column of times, got {time_format!r} and no time")
+    written: dict[str, Any] = dict(zip(TABLES_ONLY, (time_format, separator, decimal, encoding), strict=True))
+    form = SeriesForm(values or (), targets or (), series, time, future=future or (), fill=fill, **written)
     if path.suffix in ARRAY_SUFFIXES:
-        for name, given in columns.items():
+        for name, given in {**columns, **written}.items():
             if given is not None:
-                raise ValueError(f"{name} names columns of a table, got {given!r}; {path} has arrays with fixed names")
-        read = read_arrays(path, {"classification": "label", "regression": "target"}.get(task))
+                what = "belongs to tables" if name in TABLES_ONLY else "names columns of a table"
+                raise ValueError(f"{name} {what}, got {given!r}; {path} has arrays with fixed names")
+        read = read_arrays(path, {"classification": "label", "regression": "target"}.get(task), fill)
     elif path.suffix in TABLE_SUFFIXES:
         for name in NEEDED[task]:
             if columns[name] is None:
                 raise ValueError(f"{name} must name columns of {path} for {task}, got None")
-        target_columns = [label] if label is not None else list(targets or ())
-        needed = [*(values or ()), *target_columns, *(name for name in (series, time, split) if name)]
-        read = group(read_table(path, list(dict.fromkeys(needed))), values or (), target_columns, series, time, split)
+        constant = {"classification": [str(label)], "regression": form.targets}.get(task, ())
+        read = read_series(path, form, constant, split)
     else:
         raise ValueError(f"{path}: must end in {', '.join((*ARRAY_SUFFIXES, *TABLE_SUFFIXES))}")
+    if read.step is not None:
+        form = replace(form, step=read.step.length, step_unit=read.step.unit)
     if task == "forecasting":
-        ahead = 1 if horizon is None else positive_int("horizon", horizon)
-        form = SeriesForm(tuple(values or ()), (), series, time, positive_int("window", window), ahead)
-        return replace(_forecasting(read, positive_int("window", window), ahead, standardise), form=form)
-    form = SeriesForm(tuple(values or ()), tuple(targets or ()), series, time)
-    return replace(whole_series(read, task, classes, standardise), form=form)
+        data = forecasting(read, _with_windows(form, window, 1 if horizon is None else horizon, season), standardise)
+    else:
+        data = replace(whole_series(read, task, classes, standardise), form=form)
+    return replace(data, note=", ".join(part for part in (data.note, read.note) if part))
+
+
+def _names(name: str, given: Any) -> tuple[str, ...]:
+    """Return one or several names of columns, without repetitions, as a tuple."""
+    names = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, (list, tuple)) else (None,)
+    if not names or not all(isinstance(each, str) for each in names):
+        raise TypeError(f"{name} must be the name of a column or a list of such names, got {given!r}")
+    if len(set(names)) < len(names):
+        raise ValueError(f"{name} must be different columns, got {given!r}")
+    return names
+
+
+def _with_windows(form: SeriesForm, window: int | None, horizon: int, season: int | None) -> SeriesForm:
+    """Return the form with the options of forecasting, checked."""
+    known, ahead = positive_int("window", window), positive_int("horizon", horizon)
+    for name in form.targets:
+        if name not in form.values:
+            raise ValueError(f"targets must be some of values in forecasting, {list(form.values)}, got {name!r}")
+    for name in form.future:
+        if name not in form.values or name in (form.targets or form.values):
+            raise ValueError(f"future must be some of values, but not of targets, got {name!r}")
+    if form.future and ahead > known:
+        raise ValueError(f"horizon must be at most window = {known} with future, got {ahead}")
+    if season is not None and positive_int("season", season) > known:
+        raise ValueError(f"season must be at most window = {known}, got {season}")
+    return replace(form, window=known, horizon=ahead, season=season)
 
 
 def whole_series(series: Series, task: str, classes: int | None, standardise: bool) -> SequenceData:
@@ -166,33 +217,6 @@ def whole_series(series: Series, task: str, classes: int | None, standardise: bo
     splits = {name: SeriesItems(series, values, targets, rows) for name, rows in which.items() if len(rows)}
     note = "own series" + (", standardised" if standardise else "")
     return SequenceData(series.path.name, task, values.shape[1], size, splits, note, labels, scale, target_scale)
-
-
-def _forecasting(series: Series, window: int, horizon: int, standardise: bool) -> SequenceData:
-    """Return a dataset of windows and the steps after them."""
-    found: dict[str, list[NDArray[np.int64]]] = {name: [] for name in SPLITS}
-    training = np.zeros(len(series.values), dtype=bool)
-    for start, length in zip(series.starts.tolist(), series.lengths.tolist(), strict=True):
-        held = int(length * HELD_OUT)
-        ends = (0, length - 2 * held, length - held, length)  # a split predicts values between two consecutive ends
-        training[start : start + ends[1]] = True
-        for name, first, end in zip(SPLITS, ends[:-1], ends[1:], strict=True):
-            found[name].append(start + np.arange(max(first, window), end - horizon + 1) - window)
-    starts = {name: np.concatenate(rows) for name, rows in found.items()}
-    if len(starts["train"]) == 0:
-        raise ValueError(
-            f"{series.path}: must have a series long enough for training windows of {window} + {horizon} steps with "
-            f"{2 * HELD_OUT:.0%} held out, but the longest has {series.lengths.max()}"
-        )
-    scale = Scale.of(series.values[training]) if standardise else None
-    values = series.values.astype(np.float32) if scale is None else scale.apply(series.values)
-    splits = {name: WindowItems(values, rows, window, horizon) for name, rows in starts.items() if len(rows)}
-    channels = values.shape[1]
-    note = f"own series, {horizon} steps ahead" + (", standardised" if standardise else "")
-    target_scale = None if scale is None else Scale(np.tile(scale.mean, horizon), np.tile(scale.deviation, horizon))
-    return SequenceData(
-        series.path.name, "regression", channels, horizon * channels, splits, note, (), scale, target_scale
-    )
 
 
 def _assign_splits(series: Series) -> dict[str, NDArray[np.int64]]:

@@ -77,6 +77,12 @@ def _result(summary: Summary) -> str:
         [other.name, *(formatted(summary.final(split, other), other) for split in ("valid", "test"))]
         for other in others
     ]
+    rows += [
+        [f"{each} of the naive forecast, {name}", *(formatted(value, each) for value in summary.naive(name, each))]
+        for name in dict.fromkeys(name for found in summary.result.get("naive", {}).values() for name in found)
+        for each in (metric, *others)
+        if each is not None
+    ]
     rows += [["parameters", "", formatted_count(summary.result.get("parameters"))]]
     paper = {name: formatted(about.paper_result, metric), "parameters": _paper_parameters(about)}
     shown = [[*row, paper.get(row[0], "-")] for row in rows]

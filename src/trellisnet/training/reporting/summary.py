@@ -73,6 +73,11 @@ class Summary:
         value: float | None = self.result.get("metrics", {}).get(split, {}).get(str(metric or self.metric))
         return value
 
+    def naive(self, name: str, metric: Metric) -> list[float | None]:
+        """A metric of a naive forecast on the validation and test splits."""
+        found = self.result.get("naive", {})
+        return [found.get(split, {}).get(name, {}).get(str(metric)) for split in ("valid", "test")]
+
 
 def summarise(run: Run) -> Summary:
     """Read a run's folder."""

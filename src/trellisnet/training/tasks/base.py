@@ -130,6 +130,10 @@ class Task(ABC):
         """Samples or predictions of the trained model for the report, by section; empty by default."""
         return {}
 
+    def naive(self, split: str) -> dict[str, dict[str, float]]:
+        """Metrics of forecasts that need no model, by name, to compare with; empty by default."""
+        return {}
+
     def facts(self) -> dict[str, Any]:
         """The content of task.json: what reports and predictions need to know about the run."""
         return {

@@ -14,7 +14,7 @@ from trellisnet.data.batches import Batch
 from trellisnet.data.files.columns import Columns
 from trellisnet.data.sequences.data import SequenceData
 from trellisnet.models.build import build_regressor
-from trellisnet.models.sequence import SequenceRegressor
+from trellisnet.models.sequence import SequenceOutput, SequenceRegressor
 from trellisnet.training.config import ModelConfig
 from trellisnet.training.metrics import MAE, MSE
 from trellisnet.training.tasks.base import Sums
@@ -57,6 +57,27 @@ class RegressionTask(SequenceTask):
             "count": difference.numel(),
         }
 
+    def naive(self, split: str) -> dict[str, dict[str, float]]:
+        """Of forecasting: the errors of repeating the last value, and the last season if there is one."""
+        form = self.data.form
+        if form.horizon is None or form.window is None or not self.predicts:
+            return {}
+        channels, steps = form.predicted(self.data.input_size), torch.arange(form.horizon)
+        sources = {"last value": torch.full_like(steps, form.window - 1)}
+        if form.season is not None:
+            sources[f"last season of {form.season}"] = form.window - form.season + steps % form.season
+        found = {name: dict.fromkeys(self.summed, 0.0) for name in sources}
+        for batch in self.data.batches(split, self.training.evaluation_batch):
+            for name, source in sources.items():
+                prediction = batch.inputs[:, source][:, :, channels].flatten(1)  # (B, horizon * D)
+                for key, value in self.judge(batch, SequenceOutput(prediction)).items():
+                    found[name][key] += value
+        return {name: self.measure(sums) for name, sums in found.items()}
+
+    def protocol(self, evaluation: str | None = None) -> str:
+        units = "in the units of the data" if self.data.target_scale is None else "of standardised values"
+        return f"{super().protocol(evaluation)}, errors {units}"
+
     @classmethod
     def columns(cls, data: SequenceData, names: Sequence[str], outputs: Sequence[NDArray[Any]]) -> Columns:
         """One row of values per sequence, per step, or per step of a forecast."""
@@ -66,9 +87,8 @@ class RegressionTask(SequenceTask):
             values = [each.reshape(horizon, -1) for each in values]
         rows = values if data.each_step or horizon is not None else [each[None] for each in values]
         table = np.concatenate(rows).astype(np.float64)
-        titles = (data.form.values if horizon is not None else data.form.targets) or tuple(
-            f"value {i + 1}" for i in range(table.shape[1])
-        )
+        titles = data.form.targets or (data.form.values if horizon is not None else ())
+        titles = titles or tuple(f"value {i + 1}" for i in range(table.shape[1]))
         titles = tuple(f"{title} (value)" if title in ("series", "step") else title for title in titles)
         found = {title: table[:, i].tolist() for i, title in enumerate(titles)}
         return {**({"series": names} if rows is not values else step_columns(names, rows)), **found}
