@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trellisnet.core.checks import positive_int
+from trellisnet.data.fingerprints import fingerprint
 
 
 @dataclass(frozen=True)
@@ -191,6 +192,24 @@ class Items(ABC):
             indices: (B,), numbers of the sequences.
             steps: for sequences of unequal lengths: pad them with zeros to this length.
         """
+
+    def fingerprint(self) -> str:
+        """Return a hash of every byte that `take` reads.
+
+        It covers all attributes, because they are smaller than what they yield: windows overlap, and synthetic
+        sequences follow from a seed. Attributes of other types than numbers, texts and arrays are not comparable
+        between processes; then all sequences are hashed.
+        """
+        try:
+            stored = fingerprint(*(part for name in sorted(vars(self)) for part in (name, getattr(self, name))))
+        except TypeError:
+            return fingerprint(*(self._hashed(range(i, i + 1)) for i in range(len(self))))
+        return fingerprint(stored, self._hashed(range(min(1, len(self)))))  # the first one: `take` may change
+
+    def _hashed(self, rows: range) -> str:
+        indices = np.array(rows, dtype=np.int64)
+        steps = None if self.lengths is None or not len(rows) else int(self.lengths[indices].max())
+        return fingerprint(*(self.take(indices, steps) if len(rows) else ()))
 
 
 class ItemBatches(Batches):

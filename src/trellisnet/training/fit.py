@@ -158,8 +158,9 @@ def _check_same(run: Run, task: Task) -> None:
         raise ValueError(
             f"{run.folder} was started with {name} = {before.get(name)!r}, got {now[name]!r}: choose another folder"
         )
-    if (run.read_json(TASK) or {}).get("fingerprint") not in (None, task.fingerprint()):
-        raise ValueError(f"{run.folder} was started with other data: choose another folder")
+    facts = run.read_json(TASK) or {}
+    where = f"{run.folder} was started with other data, choose another folder"
+    task.check_data(facts.get("fingerprint"), facts.get("data"), where)
 
 
 def _flat(values: Mapping[str, Any], group: str = "") -> dict[str, Any]:

@@ -25,7 +25,7 @@ from trellisnet.training.means import RunningMeans
 from trellisnet.training.optimisation import Average, LearningRate, make_optimiser, stalled, without_progress
 from trellisnet.training.progress import Progress
 from trellisnet.training.reading import same_config
-from trellisnet.training.runs import Run
+from trellisnet.training.runs import TASK, Run
 from trellisnet.training.saving import load_weights, own_tensors, save_model
 from trellisnet.training.tasks.base import Task
 
@@ -54,7 +54,6 @@ class Trainer:
         self.parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
         self.optimiser = make_optimiser(self.config, self.parameters)
         self.batches = task.train_batches(workers)
-        self.fingerprint = task.fingerprint()
         self.clock = Clock(self.config, workers)
         self.rate = LearningRate(self.config, self.config.epochs * len(self.batches), self.clock)
         self.average = Average(self.parameters)
@@ -198,7 +197,7 @@ class Trainer:
         return {
             "step": self.step,
             "config": json.dumps(self.run.config.to_dict(), sort_keys=True),
-            "data": self.fingerprint,
+            "data": self.task.fingerprint,
             "processes": self.workers.count,
             "model": own_tensors(self.model),
             "optimiser": self.optimiser.state_dict(),
@@ -225,8 +224,8 @@ class Trainer:
             )
         if not same_config(json.loads(state["config"]), self.run.config):
             raise ValueError(f"{self.run.folder}/config.yaml has changed: a run must be resumed with its own values")
-        if state["data"] != self.fingerprint:
-            raise ValueError(f"{self.run.folder}: the data has changed since the last checkpoint")
+        facts = (self.run.read_json(TASK) or {}).get("data")
+        self.task.check_data(state["data"], facts, f"{self.run.folder}: the data has changed since the last checkpoint")
         with torch.no_grad():
             for name, tensor in own_tensors(self.model).items():
                 tensor.copy_(state["model"][name])

@@ -6,6 +6,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, replace
+from functools import cached_property
 from typing import Any, ClassVar
 
 from torch import Tensor, nn
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 from trellisnet.core.checks import positive_int
 from trellisnet.data.batches import Batch, Batches
 from trellisnet.data.files.columns import Columns
+from trellisnet.data.fingerprints import changes, fact_fingerprints
 from trellisnet.models.bodies import name_of, options_of
 from trellisnet.models.body import State, accepts
 from trellisnet.models.pretrained import Pretrained
@@ -22,6 +24,7 @@ from trellisnet.training.distribution import Workers
 from trellisnet.training.metrics import Metric
 
 Carried = State  # the state that is carried to the next batch
+SHOWN = 80  # characters of a changed fact in a message
 Sums = dict[str, float]  # additive over batches and processes; metrics are computed from them
 
 
@@ -118,9 +121,30 @@ class Task(ABC):
     def size(self, batch: Batch) -> int:
         """The number of units in a batch."""
 
+    @cached_property
+    def fingerprint(self) -> dict[str, str]:
+        """Hashes of the data by part: splits, scales, labels and other facts. They cover every byte."""
+        return {**self.part_fingerprints(), **fact_fingerprints(self.data.facts())}
+
     @abstractmethod
-    def fingerprint(self) -> str:
-        """A hash of the data, to detect changes."""
+    def part_fingerprints(self) -> dict[str, str]:
+        """A hash of each part of the data that is not one of its facts."""
+
+    def check_data(self, before: Any, facts: Mapping[str, Any] | None, where: str) -> None:
+        """Raise a ValueError that names what has changed, unless the data is that of an earlier fingerprint.
+
+        Args:
+            before: the earlier fingerprint; those of earlier versions, which were of samples, are not compared.
+            facts: the earlier facts, to show what they were.
+            where: the beginning of the message.
+        """
+        if not isinstance(before, dict):
+            return
+        changed = changes(before, self.fingerprint)
+        if changed:
+            known, now = facts or {}, self.data.facts()
+            told = [described_change(name, known.get(name), now.get(name)) for name in changed]
+            raise ValueError(f"{where}: {'; '.join(told)}")
 
     @abstractmethod
     def protocol(self, evaluation: str | None = None) -> str:
@@ -136,7 +160,7 @@ class Task(ABC):
             "task": self.data.task,
             "model": type(self.model).__name__,
             "given": self.given,
-            "fingerprint": self.fingerprint(),
+            "fingerprint": self.fingerprint,
             "data": self.data.facts(),
             "metric": self.metric.name,
             "metrics": [asdict(metric) for metric in (self.metric, *self.others)],
@@ -214,6 +238,23 @@ class Task(ABC):
     def num_parameters(self) -> int:
         """The number of parameters; tied ones count once."""
         return sum(parameter.numel() for parameter in self.model.parameters())
+
+
+def described_change(name: str, before: Any, now: Any) -> str:
+    """A part of the data that has changed, with its values if they are known.
+
+    >>> described_change("labels", ["a", "b"], ("a", "c")), described_change("train", None, None)
+    ("labels was ['a', 'b'], now ['a', 'c']", 'train has changed')
+    """
+    earlier, later = (json.loads(json.dumps(value)) for value in (before, now))
+    if earlier == later:
+        return f"{name} has changed"
+    return f"{name} was {_shortened(earlier)}, now {_shortened(later)}"
+
+
+def _shortened(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
 
 
 def described_model(model: nn.Module) -> GivenModel:
