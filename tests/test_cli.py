@@ -62,7 +62,7 @@ def test_every_command_explains_itself(command, capsys):
         (["train", "demo", "--resume", "nowhere"], "RECIPE cannot be changed"),
         (["train", "--resume", "nowhere", "--to", "x"], "--to cannot be changed"),
         (["train", "--resume", "nowhere", "--training.epochs", "3"], "--training.epochs cannot be changed"),
-        (["train", "demo", "--data.options.speed", "3"], "'python-library' must be one of"),
+        (["train", "demo", "--data.options.speed", "3"], "data.options.speed of the dataset 'python-library'; its"),
         (["train", "my-text"], "path"),
         (["train", "my-text", "--data.options.path", "nowhere.txt"], "nowhere.txt"),
         (["evaluate"], "the following arguments are required: run"),

@@ -12,8 +12,9 @@ from safetensors.torch import load_file
 from tiny import tiny_config, tiny_sequences, tiny_text
 from trellisnet.training import fit, tasks
 from trellisnet.training.checkpoints import DamagedError, saved_steps
-from trellisnet.training.loop import Interrupted, Trainer
+from trellisnet.training.loop import Trainer
 from trellisnet.training.progress import Progress
+from trellisnet.training.signals import Interrupted
 
 DROPOUTS = {"hidden_dropout": 0.3, "weight_dropout": 0.3, "output_dropout": 0.2}
 EXPERIMENTS = {
@@ -153,7 +154,9 @@ def test_what_has_changed_is_told(tmp_path, monkeypatch):
     fit.train_new(tiny_config(), "run", tmp_path / "run")
     text = (tmp_path / "run" / "config.yaml").read_text()
     (tmp_path / "run" / "config.yaml").write_text(text.replace("learning_rate: 0.01", "learning_rate: 0.5"))
-    with pytest.raises(ValueError, match=r"config\.yaml has changed: a run must be resumed with its own"):
+    with pytest.raises(
+        ValueError, match=r"config\.yaml has changed: the run was started with training.learning_rate = 0.01, got 0.5"
+    ):
         fit.resume(tmp_path / "run")
     (tmp_path / "run" / "config.yaml").write_text(text)
     fit.resume(tmp_path / "run")

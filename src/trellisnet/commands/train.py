@@ -25,7 +25,7 @@ def train(
     """
     from trellisnet.training.fit import resume as resume_run  # noqa: PLC0415
     from trellisnet.training.fit import train_new  # noqa: PLC0415
-    from trellisnet.training.loop import Interrupted  # noqa: PLC0415
+    from trellisnet.training.signals import Interrupted  # noqa: PLC0415
 
     try:
         if resume is not None:

@@ -5,15 +5,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from trellisnet.core.checks import positive_int
+from trellisnet.core.checks import boolean, positive_int, seed_number
 from trellisnet.data.fingerprints import fingerprint
+
+if TYPE_CHECKING:  # the options of a dataset are read without torch, so that `--help` is fast
+    import torch
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -162,6 +164,8 @@ class TextBatches(Batches):
         }
 
     def _batch(self, position: int) -> Batch:
+        import torch  # noqa: PLC0415
+
         start = position * self.steps
         stop = min(start + self.context + self.steps, self.column_length)
         share = self.batch_size // self.world_size
@@ -237,8 +241,9 @@ class ItemBatches(Batches):
         world_size: int = 1,
     ) -> None:
         super().__init__(batch_size, rank, world_size)
-        self.items, self.shuffle, self.drop_last = items, shuffle, drop_last
-        self.seed = positive_int("seed", seed, minimum=0)
+        self.items = items
+        self.shuffle, self.drop_last = boolean("shuffle", shuffle), boolean("drop_last", drop_last)
+        self.seed = seed_number("seed", seed)
         if len(self) == 0:
             raise ValueError(f"items must be at least batch_size = {batch_size} to drop the last, got {len(items)}")
         self._order: tuple[int, NDArray[np.int64]] | None = None
@@ -252,6 +257,8 @@ class ItemBatches(Batches):
         return {"items": len(self.items), **{name: getattr(self, name) for name in names}}
 
     def _batch(self, position: int) -> Batch | None:
+        import torch  # noqa: PLC0415
+
         whole = self._epoch_order()[position * self.batch_size :][: self.batch_size]
         own = np.array_split(whole, self.world_size)[self.rank]
         if len(own) == 0:

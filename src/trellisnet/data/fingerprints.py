@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+SHOWN = 80  # characters of a changed fact in a message
 FREE = ("name", "note")  # facts that do not change what is learned
 
 
@@ -57,3 +58,20 @@ def changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     """
     every: Sequence[str] = list(dict.fromkeys((*now, *before)))
     return [name for name in every if before.get(name) != now.get(name)]
+
+
+def described_change(name: str, before: Any, now: Any) -> str:
+    """A part of the data that has changed, with its values if they are known.
+
+    >>> described_change("labels", ["a", "b"], ("a", "c")), described_change("train", None, None)
+    ("labels was ['a', 'b'], now ['a', 'c']", 'train has changed')
+    """
+    earlier, later = (json.loads(json.dumps(value)) for value in (before, now))
+    if earlier == later:
+        return f"{name} has changed"
+    return f"{name} was {_shortened(earlier)}, now {_shortened(later)}"
+
+
+def _shortened(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -17,11 +16,13 @@ from trellisnet.training.checks import check_config
 from trellisnet.training.config import About, Config, TrainingConfig
 from trellisnet.training.distribution import Workers, workers
 from trellisnet.training.given import read_data
-from trellisnet.training.loop import Interrupted, Trainer
+from trellisnet.training.loop import Trainer
 from trellisnet.training.metrics import in_one_line
 from trellisnet.training.progress import Progress
+from trellisnet.training.reading import flat
 from trellisnet.training.runs import RESULT, TASK, Run
 from trellisnet.training.saving import load_weights
+from trellisnet.training.signals import Interrupted
 from trellisnet.training.tasks import make_task
 from trellisnet.training.tasks.base import Task, described_model
 
@@ -144,14 +145,14 @@ def _share_folder(task: Task, name: str, folder: Path | None, team: Workers) -> 
     """Create the run's folder in the first process; the others receive its path."""
     if team.first:
         run = Run.create(task.config, name, folder)
-        run.write_json(TASK, task.facts())
+        run.write_json(TASK, {**task.facts(), "config": task.config.to_dict()})
     shared = team.broadcast(str(run.folder) if team.first else None)
     return run if team.first else Run(Path(shared), task.config)
 
 
 def _check_same(run: Run, task: Task) -> None:
     """Raise a ValueError unless the run was started with the same configuration and data."""
-    before, now = (_flat(config.to_dict()) for config in (run.config, task.config))
+    before, now = (flat(config.to_dict()) for config in (run.config, task.config))
     changed = [name for name in now if before.get(name) != now[name]]
     if changed:
         name = changed[0]
@@ -161,17 +162,6 @@ def _check_same(run: Run, task: Task) -> None:
     facts = run.read_json(TASK) or {}
     where = f"{run.folder} was started with other data, choose another folder"
     task.check_data(facts.get("fingerprint"), facts.get("data"), where)
-
-
-def _flat(values: Mapping[str, Any], group: str = "") -> dict[str, Any]:
-    """Nested values by dotted names such as training.epochs, converted as by writing and reading a file."""
-    flat: dict[str, Any] = {}
-    for name, value in values.items():
-        if isinstance(value, dict):
-            flat |= _flat(value, f"{group}{name}.")
-        else:
-            flat[f"{group}{name}"] = json.loads(json.dumps(value, default=str))
-    return flat
 
 
 def _command(run: Run) -> str:
@@ -194,9 +184,11 @@ def _fit(run: Run, task: Task, team: Workers, resuming: bool, again: str) -> Met
             run.write_events()
         try:
             metrics = trainer.fit()
-        except Interrupted:
+            if team.first:
+                _conclude(run, task, metrics, progress)
+        except KeyboardInterrupt:
             progress.say(f"interrupted and saved; resume with: {again}")
-            raise
+            raise Interrupted from None
         except RuntimeError as error:
             if not isinstance(error, torch.OutOfMemoryError) and "can't allocate memory" not in str(error):
                 raise
@@ -206,8 +198,6 @@ def _fit(run: Run, task: Task, team: Workers, resuming: bool, again: str) -> Met
                 f"out of memory with training.batch_size={training.batch_size}{steps}: "
                 "try --model.memory recompute, or a larger --training.accumulate"
             ) from error
-        if team.first:
-            _conclude(run, task, metrics, progress)
         team.wait()  # a process that exits early breaks the connections of the others
     return metrics
 

@@ -2,7 +2,7 @@
 
 config.yaml       all values; null means derived from other values
 metrics.jsonl     one line per `log_every` steps and one per evaluation; independent of the machine's speed
-task.json         the task, its metrics, and the facts about the data that prediction needs
+task.json         the task, its metrics, the facts about the data that prediction needs, and a record of config.yaml
 log.txt           printed messages
 environment.json  versions, machine, command, git state
 checkpoints/      the last two checkpoints, for resuming
@@ -30,7 +30,7 @@ from filelock import FileLock, Timeout
 from trellisnet.files import TEMPORARY, remove_leftovers, replacing
 from trellisnet.training.config import Config
 from trellisnet.training.events import Events
-from trellisnet.training.reading import VERSION, read_run
+from trellisnet.training.reading import VERSION, check_unchanged, read_run
 
 CONFIG, METRICS, RESULT, TASK = "config.yaml", "metrics.jsonl", "result.json", "task.json"
 
@@ -77,11 +77,14 @@ class Run:
 
     @classmethod
     def open(cls, folder: Path) -> Run:
-        """Open the folder of an existing run."""
+        """Open the folder of an existing run; a ValueError if its config.yaml is damaged or has changed."""
         path = folder / CONFIG
         if not path.is_file():
             raise FileNotFoundError(f"{folder} is not a run: {path} not found")
-        return cls(folder, read_run(path))
+        run = cls(folder, read_run(path))
+        if (recorded := (run.read_json(TASK) or {}).get("config")) is not None:
+            check_unchanged(path, recorded)
+        return run
 
     @staticmethod
     def is_in(folder: Path) -> bool:

@@ -9,22 +9,22 @@ from dataclasses import asdict, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor, nn
 
-from trellisnet.core.checks import positive_int
+from trellisnet.core.checks import layer_count
 from trellisnet.data.batches import Batch, Batches
 from trellisnet.data.files.columns import Columns
-from trellisnet.data.fingerprints import changes, fact_fingerprints
+from trellisnet.data.fingerprints import changes, described_change, fact_fingerprints
 from trellisnet.models.bodies import name_of, options_of
 from trellisnet.models.body import State, accepts
 from trellisnet.models.pretrained import Pretrained
-from trellisnet.models.sizing import width_for
+from trellisnet.models.sizing import physical_memory, width_for
 from trellisnet.training.config import Config, GivenModel, ModelConfig
 from trellisnet.training.distribution import Workers
 from trellisnet.training.metrics import Metric
 
 Carried = State  # the state that is carried to the next batch
-SHOWN = 80  # characters of a changed fact in a message
 Sums = dict[str, float]  # additive over batches and processes; metrics are computed from them
 
 
@@ -61,6 +61,7 @@ class Task(ABC):
         self.config = self._with_defaults(config)
         if model is None:
             self.config = replace(self.config, model=self._with_width(self.config.model))
+            self._check_memory()
         self.model = self.build_model(self.config.model) if model is None else model
         self.check_model()
         self._check_depths("training.depths", self.config.training.depths)
@@ -88,6 +89,17 @@ class Task(ABC):
         except (TypeError, ValueError) as error:
             raise type(error)(f"model.{error}") from None
         return chosen.changed(hidden_size=width, parameters=None)
+
+    def _check_memory(self) -> None:
+        """Raise a MemoryError if the model does not fit into the machine; it is built on `meta`, without memory."""
+        with torch.device("meta"):
+            count = sum(each.numel() for each in self.build_model(self.config.model).parameters())
+        wanted, there = count * torch.get_default_dtype().itemsize, physical_memory()
+        if wanted > there:
+            raise MemoryError(
+                f"a model of {count:,} parameters needs {wanted / 2**30:,.0f} GB, this machine has "
+                f"{there / 2**30:,.0f} GB: choose a smaller model.hidden_size or model.num_layers"
+            )
 
     @abstractmethod
     def build_model(self, chosen: ModelConfig) -> nn.Module:
@@ -193,7 +205,7 @@ class Task(ABC):
             ValueError, TypeError: if a depth is not a positive integer, or the body has no depth of each call.
         """
         self._check_depths("depths", depths)
-        chosen = list(dict.fromkeys(positive_int("depths", depth) for depth in depths))
+        chosen = list(dict.fromkeys(layer_count("depths", depth) for depth in depths))
         team = Workers(device=self.device) if workers is None else workers
         found = self.evaluate(split, team, evaluation, chosen)
         return {depth: self.metrics(team.sum(sums)) for depth, sums in zip(chosen, found, strict=True)}
@@ -238,23 +250,6 @@ class Task(ABC):
     def num_parameters(self) -> int:
         """The number of parameters; tied ones count once."""
         return sum(parameter.numel() for parameter in self.model.parameters())
-
-
-def described_change(name: str, before: Any, now: Any) -> str:
-    """A part of the data that has changed, with its values if they are known.
-
-    >>> described_change("labels", ["a", "b"], ("a", "c")), described_change("train", None, None)
-    ("labels was ['a', 'b'], now ['a', 'c']", 'train has changed')
-    """
-    earlier, later = (json.loads(json.dumps(value)) for value in (before, now))
-    if earlier == later:
-        return f"{name} has changed"
-    return f"{name} was {_shortened(earlier)}, now {_shortened(later)}"
-
-
-def _shortened(value: Any) -> str:
-    text = str(value)
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
 
 
 def described_model(model: nn.Module) -> GivenModel:
