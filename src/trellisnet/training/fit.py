@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from trellisnet.data.sequences.given import Split
+from trellisnet.files import FullDiskError
 from trellisnet.training.checks import check_config
 from trellisnet.training.config import About, Config, TrainingConfig
 from trellisnet.training.distribution import Workers, workers
@@ -189,6 +190,8 @@ def _fit(run: Run, task: Task, team: Workers, resuming: bool, again: str) -> Met
         except KeyboardInterrupt:
             progress.say(f"interrupted and saved; resume with: {again}")
             raise Interrupted from None
+        except FullDiskError as error:
+            raise FullDiskError(error.path, error.reason, f"free some space and resume with: {again}") from error
         except RuntimeError as error:
             if not isinstance(error, torch.OutOfMemoryError) and "can't allocate memory" not in str(error):
                 raise

@@ -27,7 +27,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from trellisnet.files import TEMPORARY, remove_leftovers, replacing
+from trellisnet.files import TEMPORARY, append, remove_leftovers, replacing
 from trellisnet.training.config import Config
 from trellisnet.training.events import Events
 from trellisnet.training.reading import VERSION, check_unchanged, read_run
@@ -130,13 +130,11 @@ class Run:
 
     def log(self, text: str) -> None:
         """Add a line to log.txt."""
-        with (self.folder / "log.txt").open("a", encoding="utf-8") as file:
-            file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {text}\n")
+        append(self.folder / "log.txt", f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {text}\n")
 
     def add_metrics(self, entry: dict[str, Any]) -> None:
         """Add a line to metrics.jsonl."""
-        with (self.folder / METRICS).open("a", encoding="utf-8") as file:
-            file.write(json.dumps(entry) + "\n")
+        append(self.folder / METRICS, json.dumps(entry) + "\n")
         if self._events is not None:
             self._events.add(entry)
 

@@ -62,7 +62,9 @@ def test_a_full_disk_leaves_no_entry_and_the_text_as_it_was(cache, tmp_path):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, limits[1]))  # the system refuses to write more
     try:
-        with pytest.raises(OSError, match=r"writing the cache entry .*text-.* failed \(File too large\)"):
+        with pytest.raises(
+            OSError, match=r"the cache entry .*text-.* cannot be written: File too large; .*\$TRELLISNET_CACHE"
+        ):
             load_text(path)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from trellisnet.files import sync
+from trellisnet.files import FullDiskError, full_disk, sync
 
 CACHE_VARIABLE = "TRELLISNET_CACHE"
 CHECKSUMS = "checksums.json"
@@ -141,6 +141,9 @@ def _build(entry: Path, build: Callable[[Path], None]) -> None:
     except OSError as error:
         if error.filename is not None and staging not in (Path(error.filename), *Path(error.filename).parents):
             raise  # an error of an input file, not of the cache
+        if (reason := full_disk(error)) is not None:
+            advice = f"free some space, or set ${CACHE_VARIABLE} to a folder on another disk"
+            raise FullDiskError(f"the cache entry {entry}", reason, advice) from error
         raise type(error)(
             error.errno, f"writing the cache entry {entry} failed ({error.strerror}); nothing is left of it"
         ) from error
