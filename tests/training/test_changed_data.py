@@ -76,6 +76,7 @@ def test_one_token_of_a_text_is_noticed(tmp_path, monkeypatch):
     text = tiny_text(tokens=40_000)
     monkeypatch.setattr(tasks, "load", lambda name, **options: text)
     fit.train_new(tiny_config(batch_size=400), "run", tmp_path / "run")
+    (tmp_path / "run" / "result.json").unlink()  # as if it had been killed at the end
     changed = text.splits["train"].copy()
     changed[20_001] ^= 1
     text = TextData("tiny", text.vocabulary, {**text.splits, "train": changed})
@@ -87,6 +88,7 @@ def test_another_vocabulary_is_named(tmp_path, monkeypatch):
     text = tiny_text()
     monkeypatch.setattr(tasks, "load", lambda name, **options: text)
     fit.train_new(tiny_config(), "run", tmp_path / "run")
+    (tmp_path / "run" / "result.json").unlink()
     text = TextData("tiny", Vocabulary(list("ABCDEFG"), "characters"), text.splits)
     with pytest.raises(ValueError, match="since the last checkpoint: vocabulary has changed"):
         fit.resume(tmp_path / "run")

@@ -94,7 +94,7 @@ def test_a_run_says_how_to_go_on_and_goes_on(name, tmp_path, monkeypatch, capsys
     fit.train_new(config, "whole", tmp_path / "whole")
     if name == "checkpoint":
         (name,) = (path.name for path in (tmp_path / "whole" / "checkpoints").glob("*.safetensors"))
-    monkeypatch.setattr("trellisnet.training.fit.resume", lambda folder: fit.train_new(config, "full", folder))
+    monkeypatch.setattr("trellisnet.training.fit.resume", lambda folder, epochs: fit.train_new(config, "full", folder))
     with monkeypatch.context() as patch:
         full_for(patch, name)
         assert main(["train", "--resume", str(tmp_path / "full")]) == 2

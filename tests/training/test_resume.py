@@ -136,6 +136,7 @@ def test_a_damaged_checkpoint_is_passed_over(tmp_path, monkeypatch):
         saved_steps(tmp_path / "damaged" / "checkpoints"),
     )
     assert len(list(last)) == 2
+    (tmp_path / "damaged" / "result.json").unlink()  # as if it had been killed at the end
     path = tmp_path / "damaged" / "checkpoints" / f"step-{before[-1]}.safetensors"
     content = bytearray(path.read_bytes())
     content[-5] ^= 1
@@ -145,6 +146,7 @@ def test_a_damaged_checkpoint_is_passed_over(tmp_path, monkeypatch):
     assert_equal_runs(tmp_path / "whole", tmp_path / "damaged")
     for path in (tmp_path / "damaged" / "checkpoints").glob("*.json"):
         path.write_text("{")
+    (tmp_path / "damaged" / "result.json").unlink()
     with pytest.raises(DamagedError, match=r"all checkpoints in .* are damaged"):
         fit.resume(tmp_path / "damaged")
 
@@ -161,6 +163,7 @@ def test_what_has_changed_is_told(tmp_path, monkeypatch):
     (tmp_path / "run" / "config.yaml").write_text(text)
     fit.resume(tmp_path / "run")
     monkeypatch.setattr(tasks, "load", lambda name, **options: tiny_text(words=6))
+    (tmp_path / "run" / "result.json").unlink()  # as if it had been killed at the end
     with pytest.raises(ValueError, match="the data has changed since the last checkpoint"):
         fit.resume(tmp_path / "run")
 

@@ -59,7 +59,7 @@ def test_a_report_is_interrupted_and_written_later(tmp_path, monkeypatch):
     config = tiny_config()
     with monkeypatch.context() as patch:
         patch.setattr(report, "write_report", after(1, report.write_report))
-        patch.setattr(fit, "resume", lambda folder: fit.train_new(config, "run", folder))
+        patch.setattr(fit, "resume", lambda folder, epochs: fit.train_new(config, "run", folder))
         assert main(["train", "--resume", str(tmp_path / "run")]) == 130
     assert not (tmp_path / "run" / "report.html").exists()
     fit.resume(tmp_path / "run")

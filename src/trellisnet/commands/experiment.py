@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
+from pathlib import Path
 from typing import Any, get_type_hints
 
 from jsonargparse import ArgumentParser
@@ -27,10 +28,11 @@ from trellisnet.training.recipes import load_recipe, with_body, without_width
 from trellisnet.training.values import from_text
 
 OPTIONS = "data.options."
+EPOCHS = "training.epochs"  # the one option that a resumed run may change
 
 
 def read_experiment(given: Mapping[str, Any], flags: Mapping[str, str], known: Iterable[str]) -> Config | None:
-    """The configuration of a command that takes a recipe; None if the command continues a run instead.
+    """The configuration of a command that takes a recipe; of a run that is extended; None if a run is continued.
 
     Args:
         given: the command's own arguments, including `recipe` and `resume`.
@@ -40,9 +42,12 @@ def read_experiment(given: Mapping[str, Any], flags: Mapping[str, str], known: I
     recipe, resume = given["recipe"], given.get("resume")
     if resume is not None:
         own = [name for name, value in given.items() if name not in ("recipe", "resume") and value is not None]
-        if others := [*([] if recipe is None else ["RECIPE"]), *(f"--{flag}" for flag in (*own, *flags))]:
-            raise ValueError(f"--resume continues a run with its own values: {others[0]} cannot be changed")
-        return None
+        changed = [flag for flag in (*own, *flags) if flag != EPOCHS]
+        if others := [*([] if recipe is None else ["RECIPE"]), *(f"--{flag}" for flag in changed)]:
+            raise ValueError(
+                f"--resume continues a run with its own values: {others[0]} cannot be changed, only --{EPOCHS}"
+            )
+        return _extended(resume, flags[EPOCHS]) if EPOCHS in flags else None
     if recipe is None:
         raise ValueError("RECIPE is needed, such as `demo`" + (", or --resume RUN" if "resume" in given else ""))
     values, gone = recipe_values(recipe, flags)
@@ -54,6 +59,14 @@ def read_experiment(given: Mapping[str, Any], flags: Mapping[str, str], known: I
             note = f"options of the recipe that do not apply to the {what} {name!r}"
             print(f"note: {note}: {', '.join(names)}", file=sys.stderr)
     return config
+
+
+def _extended(run: str, epochs: str) -> Config:
+    """The configuration of a run with more epochs."""
+    from trellisnet.training.runs import Run  # noqa: PLC0415
+
+    config = Run.open(Path(run)).config
+    return replace(config, training=replace(config.training, epochs=from_text(f"--{EPOCHS}", int, epochs)))
 
 
 def recipe_values(recipe: str | None, flags: Mapping[str, str]) -> tuple[Values, list[str]]:

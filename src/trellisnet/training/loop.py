@@ -16,13 +16,13 @@ from trellisnet.data.batches import Batch
 from trellisnet.models.body import State, pack_state, unpack_state
 from trellisnet.training.checkpoints import generator_states, load_latest, save_checkpoint, saved_steps, set_generators
 from trellisnet.training.clock import Clock
+from trellisnet.training.continuing import check_same_run
 from trellisnet.training.depths import Depth, described, draw, shown_depths, validated
 from trellisnet.training.distribution import Workers, parallel
 from trellisnet.training.means import RunningMeans
 from trellisnet.training.optimisation import Average, LearningRate, make_optimiser, stalled, without_progress
 from trellisnet.training.progress import Progress
-from trellisnet.training.reading import same_config
-from trellisnet.training.runs import TASK, Run
+from trellisnet.training.runs import Run
 from trellisnet.training.saving import load_weights, own_tensors, save_model
 from trellisnet.training.signals import Interrupted, Signals
 from trellisnet.training.tasks.base import Task
@@ -225,15 +225,7 @@ class Trainer:
             if self.workers.first:
                 self.run.keep_metrics(0)
             return False
-        if state["processes"] != self.workers.count:
-            raise ValueError(
-                f"{self.run.folder} was trained by {state['processes']} processes and must be resumed with "
-                f"the same number, got {self.workers.count}"
-            )
-        if not same_config(json.loads(state["config"]), self.run.config):
-            raise ValueError(f"{self.run.folder}/config.yaml has changed: a run must be resumed with its own values")
-        facts = (self.run.read_json(TASK) or {}).get("data")
-        self.task.check_data(state["data"], facts, f"{self.run.folder}: the data has changed since the last checkpoint")
+        check_same_run(state, self.run, self.task, self.workers)
         with torch.no_grad():
             for name, tensor in own_tensors(self.model).items():
                 tensor.copy_(state["model"][name])

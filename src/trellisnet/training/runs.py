@@ -69,9 +69,7 @@ class Run:
                 number += 1
         run = cls(folder, config)
         run.acquire()
-        run._write_yaml(
-            CONFIG, {**config.to_dict(), "version": VERSION}
-        )  # last, so that a truncated file has no version
+        run.write_config(None)
         run.write_json("environment.json", environment())
         return run
 
@@ -178,11 +176,17 @@ class Run:
             raise ValueError(f"{path} is damaged: expected a mapping, got {type(content).__name__}")
         return content
 
-    def _write_yaml(self, name: str, content: Any) -> None:
+    def write_config(self, facts: dict[str, Any] | None) -> None:
+        """Write config.yaml and, if given, task.json with the record of it."""
         import yaml  # noqa: PLC0415
 
-        with replacing(self.folder / name) as (file,):
-            file.write_text(yaml.safe_dump(content, sort_keys=False, allow_unicode=True), encoding="utf-8")
+        content = {**self.config.to_dict(), "version": VERSION}  # last, so that a truncated file has no version
+        texts = {CONFIG: yaml.safe_dump(content, sort_keys=False, allow_unicode=True)}
+        if facts is not None:
+            texts[TASK] = json.dumps(facts, indent=1) + "\n"
+        with replacing(*(self.folder / name for name in texts)) as files:
+            for file, text in zip(files, texts.values(), strict=True):
+                file.write_text(text, encoding="utf-8")
 
 
 def _holds_something(path: Path) -> bool:
