@@ -46,8 +46,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         print(__version__)
         return 0
+    from trellisnet.training.signals import handled  # noqa: PLC0415
+
     try:
-        return int(run(arguments[0], arguments[1:]) or 0)
+        with handled(stop):
+            return int(run(arguments[0], arguments[1:]) or 0)
     except KeyboardInterrupt:
         print("trellisnet: interrupted", file=sys.stderr)
         return 130
@@ -61,6 +64,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         elif not isinstance(error, UsageError):  # every process of torchrun has the same usage errors
             print(f"trellisnet, process {rank}: {message}", file=sys.stderr)
         return USER_ERROR
+
+
+def stop(number: int, frame: object) -> NoReturn:
+    """On SIGINT and SIGTERM: interrupt what the command does; a training run completes its step first."""
+    raise KeyboardInterrupt
 
 
 def run(command: str, arguments: list[str]) -> int | None:

@@ -122,7 +122,7 @@ def test_an_interrupted_contest_is_saved(tmp_path, monkeypatch):
     step = Trainer._step
 
     def step_and_stop(self, *args):
-        self.stopping = self.run.folder.parts[-2:] == ("lstm", "seed-0") and self.step == 7
+        self.signals.stopping = self.run.folder.parts[-2:] == ("lstm", "seed-0") and self.step == 7
         return step(self, *args)
 
     with monkeypatch.context() as patch:

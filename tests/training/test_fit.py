@@ -19,8 +19,9 @@ from trellisnet import TrainingConfig, TrellisClassifier, TrellisLM, TrellisRegr
 from trellisnet.baselines.rnn import GruBody
 from trellisnet.cli import main
 from trellisnet.models.sequence import SequenceClassifier
-from trellisnet.training.loop import Interrupted, Trainer
+from trellisnet.training.loop import Trainer
 from trellisnet.training.progress import Progress
+from trellisnet.training.signals import Interrupted
 
 GENERATOR = np.random.default_rng(0)
 X = GENERATOR.standard_normal((64, 9, 2)).astype(np.float32)

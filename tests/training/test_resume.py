@@ -12,8 +12,9 @@ from safetensors.torch import load_file
 from tiny import tiny_config, tiny_sequences, tiny_text
 from trellisnet.training import fit, tasks
 from trellisnet.training.checkpoints import DamagedError, saved_steps
-from trellisnet.training.loop import Interrupted, Trainer
+from trellisnet.training.loop import Trainer
 from trellisnet.training.progress import Progress
+from trellisnet.training.signals import Interrupted
 
 DROPOUTS = {"hidden_dropout": 0.3, "weight_dropout": 0.3, "output_dropout": 0.2}
 EXPERIMENTS = {
@@ -135,6 +136,7 @@ def test_a_damaged_checkpoint_is_passed_over(tmp_path, monkeypatch):
         saved_steps(tmp_path / "damaged" / "checkpoints"),
     )
     assert len(list(last)) == 2
+    (tmp_path / "damaged" / "result.json").unlink()  # as if it had been killed at the end
     path = tmp_path / "damaged" / "checkpoints" / f"step-{before[-1]}.safetensors"
     content = bytearray(path.read_bytes())
     content[-5] ^= 1
@@ -144,6 +146,7 @@ def test_a_damaged_checkpoint_is_passed_over(tmp_path, monkeypatch):
     assert_equal_runs(tmp_path / "whole", tmp_path / "damaged")
     for path in (tmp_path / "damaged" / "checkpoints").glob("*.json"):
         path.write_text("{")
+    (tmp_path / "damaged" / "result.json").unlink()
     with pytest.raises(DamagedError, match=r"all checkpoints in .* are damaged"):
         fit.resume(tmp_path / "damaged")
 
@@ -153,11 +156,14 @@ def test_what_has_changed_is_told(tmp_path, monkeypatch):
     fit.train_new(tiny_config(), "run", tmp_path / "run")
     text = (tmp_path / "run" / "config.yaml").read_text()
     (tmp_path / "run" / "config.yaml").write_text(text.replace("learning_rate: 0.01", "learning_rate: 0.5"))
-    with pytest.raises(ValueError, match=r"config\.yaml has changed: a run must be resumed with its own"):
+    with pytest.raises(
+        ValueError, match=r"config\.yaml has changed: the run was started with training.learning_rate = 0.01, got 0.5"
+    ):
         fit.resume(tmp_path / "run")
     (tmp_path / "run" / "config.yaml").write_text(text)
     fit.resume(tmp_path / "run")
     monkeypatch.setattr(tasks, "load", lambda name, **options: tiny_text(words=6))
+    (tmp_path / "run" / "result.json").unlink()  # as if it had been killed at the end
     with pytest.raises(ValueError, match="the data has changed since the last checkpoint"):
         fit.resume(tmp_path / "run")
 

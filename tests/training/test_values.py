@@ -24,7 +24,7 @@ BAD = [
     (int, "many", "an integer, got 'many'"),
     (int, "'8'", "an integer, got '8'"),
     (int, "[", r"an integer, got '\['"),
-    (list[str], "a", "a list of texts, got 'a'"),
+    (list[str], "3", "a list of texts, got 3"),
     (dict[str, int], "a", "a mapping, got 'a'"),
     (bool, "yes", "true or false, got 'yes'"),
     (bool, "1", "true or false, got 1"),

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from trellisnet.core.checks import positive_int
+from trellisnet.core.checks import layer_count, positive_int
 
 
 @dataclass(eq=False, repr=False)
@@ -29,7 +29,7 @@ class BaselineOptions:
 
     def __post_init__(self) -> None:
         self.hidden_size = positive_int("hidden_size", self.hidden_size)
-        self.num_layers = positive_int("num_layers", self.num_layers)
+        self.num_layers = layer_count("num_layers", self.num_layers)
         given = self.hidden_size if self.output_size is None else self.output_size
         self.output_size = positive_int("output_size", given)
 

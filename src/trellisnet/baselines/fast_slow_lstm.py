@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from trellisnet.baselines.base import BaselineOptions
 from trellisnet.baselines.gate_norm import GateNorm
 from trellisnet.baselines.steps import RecurrentBody, RecurrentLayer, States, Step
-from trellisnet.core.checks import positive_int, probability
+from trellisnet.core.checks import layer_count, positive_int, probability
 
 
 @dataclass(eq=False, repr=False)
@@ -42,7 +42,7 @@ class FastSlowLstmOptions(BaselineOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.num_layers = positive_int("num_layers", self.num_layers, minimum=2)
+        self.num_layers = layer_count("num_layers", self.num_layers, minimum=2)
         self.slow_size = positive_int("slow_size", self.hidden_size if self.slow_size is None else self.slow_size)
         self.dropout = probability("dropout", self.dropout)
         self.zoneout_hidden = probability("zoneout_hidden", self.zoneout_hidden)

@@ -24,7 +24,7 @@ def ablate(recipe: str, *, to: str | None = None, only: list[str] = [], config: 
     """
     from trellisnet.training.ablation import ABLATIONS, variant  # noqa: PLC0415
     from trellisnet.training.fit import train_in  # noqa: PLC0415
-    from trellisnet.training.loop import Interrupted  # noqa: PLC0415
+    from trellisnet.training.signals import Interrupted  # noqa: PLC0415
 
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise ValueError("ablate runs in one process: train its variants one by one under torchrun")

@@ -1,8 +1,9 @@
 """The arguments of a command, from the signature and the docstring of its function.
 
 A parameter before the `*` of the signature is a positional argument: a list takes one or more, a default makes it
-optional. A parameter after the `*` is a flag. A parameter `config` takes a recipe and the flags that change it; a
-parameter `flags` takes these flags as texts, for commands that read a recipe several times.
+optional. A parameter after the `*` is a flag; `from_` is the flag `--from`, because Python reserves the word. A
+parameter `config` takes a recipe and the flags that change it; a parameter `flags` takes these flags as texts, for
+commands that read a recipe several times.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def parse(command: str, function: Callable[..., Any], arguments: Iterable[str]) 
     """Parse the command line to the arguments of a command's function; print help and exit if requested."""
     arguments = list(arguments)
     flags, words = split([argument for argument in arguments if argument not in HELP])
-    parameters = inspect.signature(function).parameters
+    parameters = {name.rstrip("_"): each for name, each in inspect.signature(function).parameters.items()}
     parser = make_parser(command, function)
     own = [f"--{name}={text}" for name, text in flags if name in parameters]
     others = {name: text for name, text in flags if name not in parameters}
@@ -47,7 +48,7 @@ def parse(command: str, function: Callable[..., Any], arguments: Iterable[str]) 
         given["config"] = read_experiment(given, others, known)
     if "flags" in parameters:
         given["flags"] = others
-    return given
+    return {parameters[name].name if name in parameters else name: value for name, value in given.items()}
 
 
 def split(arguments: list[str]) -> tuple[list[tuple[str, str]], list[str]]:
@@ -89,7 +90,7 @@ def make_parser(command: str, function: Callable[..., Any]) -> ArgumentParser:
         if parameter.kind is parameter.KEYWORD_ONLY:
             options |= {"type": hints[name], "required": True} if needed else {"type": hints[name]}
             options |= {} if needed else {"default": parameter.default}
-            parser.add_argument(f"--{name}", **options)
+            parser.add_argument(f"--{name.rstrip('_')}", **options)
             usage += [f"--{name} {name.upper()}"] if needed else []
             continue
         several = hints[name] == list[str]

@@ -64,10 +64,10 @@ def versus(
         flags: the flags that change the recipe.
     """
     from trellisnet.training.contest import Contestant, Terms, hold  # noqa: PLC0415
-    from trellisnet.training.loop import Interrupted  # noqa: PLC0415
     from trellisnet.training.reporting.contest import HEAD, Standing, write_results  # noqa: PLC0415
     from trellisnet.training.reporting.report import REPORT  # noqa: PLC0415
     from trellisnet.training.runs import environment  # noqa: PLC0415
+    from trellisnet.training.signals import Interrupted  # noqa: PLC0415
 
     for flag, instead in OWN.items():
         if flag in flags:

@@ -8,9 +8,13 @@ import operator
 from collections.abc import Iterable, Sequence
 from numbers import Real
 
+LARGEST = 2**31 - 1  # of a size or a number of anything: more would fill any memory
+LARGEST_SEED = 2**63 - 1
+MOST_LAYERS = 2**16  # some hundred times as many as any published net
 
-def positive_int(name: str, value: object, minimum: int = 1) -> int:
-    """Return `value` if it is an integer of at least `minimum`."""
+
+def positive_int(name: str, value: object, minimum: int = 1, maximum: int = LARGEST) -> int:
+    """Return `value` if it is an integer from `minimum` to `maximum`."""
     try:
         number = operator.index(value)  # type: ignore[arg-type]
     except TypeError:
@@ -19,7 +23,20 @@ def positive_int(name: str, value: object, minimum: int = 1) -> int:
         raise TypeError(f"{name} must be an integer >= {minimum}, got {value!r}")
     if number < minimum:
         raise ValueError(f"{name} must be an integer >= {minimum}, got {value}")
+    if number > maximum:
+        got = f"{number:,}" if number < 10**30 else f"about 2^{number.bit_length() - 1}"
+        raise ValueError(f"{name} must be an integer from {minimum} to {maximum:,}, got {got}")
     return number
+
+
+def layer_count(name: str, value: object, minimum: int = 1) -> int:
+    """Return `value` if it is a number of layers of at least `minimum`."""
+    return positive_int(name, value, minimum, MOST_LAYERS)
+
+
+def seed_number(name: str, value: object) -> int:
+    """Return `value` if it is a seed of random numbers."""
+    return positive_int(name, value, 0, LARGEST_SEED)
 
 
 def positive_ints(name: str, values: object) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from trellisnet.core.batch import Sequences
 from trellisnet.core.call import Call
 from trellisnet.core.cells import AffineCell
-from trellisnet.core.checks import non_negative, one_of, positive_int
+from trellisnet.core.checks import layer_count, non_negative, one_of
 from trellisnet.core.options import PATHS
 from trellisnet.core.plan import AnyRows, Plan, make_plan
 from trellisnet.core.precision import dtypes_for
@@ -55,12 +55,12 @@ def read_form(
         raise ValueError("aux=True needs a net with aux_every, got aux_every=None")
     if isinstance(depth, str):
         one_of("depth", depth, ("converged",))
-        layers = positive_int("max_depth", max_depth)
+        layers = layer_count("max_depth", max_depth)
         tolerance = non_negative("tolerance", (net.tolerance or TOLERANCE) if tolerance is None else tolerance)
     elif tolerance is not None:
         raise ValueError(f"tolerance belongs to depth='converged', got depth={depth} and tolerance={tolerance}")
     else:
-        layers = net.num_layers if depth is None else positive_int("depth", depth)
+        layers = net.num_layers if depth is None else layer_count("depth", depth)
         tolerance = net.tolerance if depth is None else None
     if tolerance is not None:
         _check_fixed_point(net, aux)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
-from trellisnet.core.checks import boolean, non_negative, one_of, positive_int, positive_ints, probability
+from trellisnet.core.checks import boolean, layer_count, non_negative, one_of, positive_int, positive_ints, probability
 
 if TYPE_CHECKING:
     from trellisnet.core.cells import Cell
@@ -77,7 +77,7 @@ class TrellisOptions:
     def __post_init__(self) -> None:
         """Check every option, and convert numbers and sequences to ints and tuples."""
         self.hidden_size = positive_int("hidden_size", self.hidden_size)
-        self.num_layers = positive_int("num_layers", self.num_layers)
+        self.num_layers = layer_count("num_layers", self.num_layers)
         if self.output_size is None:
             self.output_size = self.hidden_size
         self.output_size = positive_int("output_size", self.output_size)

@@ -14,7 +14,7 @@ from torch.nn.utils.rnn import PackedSequence
 from trellisnet.core.batch import Sequences, read_sequences
 from trellisnet.core.call import Call
 from trellisnet.core.cells import Cell, make_cell
-from trellisnet.core.checks import boolean, positive_int
+from trellisnet.core.checks import boolean, layer_count, positive_int
 from trellisnet.core.engine import run
 from trellisnet.core.forms import Form, plan_call, read_form
 from trellisnet.core.kernel import DenseKernel, Drop, Kernel, MixedGroupKernel, Weights
@@ -111,7 +111,7 @@ class TrellisNet(TrellisOptions, nn.Module):
 
     def receptive_field_at(self, depth: int | None) -> int | None:
         """The receptive field of a call of this depth."""
-        spans = self.state_form.spans(self.num_layers if depth is None else positive_int("depth", depth))
+        spans = self.state_form.spans(self.num_layers if depth is None else layer_count("depth", depth))
         if self.path != "layers":
             return None
         if self.groups is None:

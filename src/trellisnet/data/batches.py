@@ -5,14 +5,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from trellisnet.core.checks import positive_int
+from trellisnet.core.checks import boolean, positive_int, seed_number
+from trellisnet.data.fingerprints import fingerprint
+
+if TYPE_CHECKING:  # the options of a dataset are read without torch, so that `--help` is fast
+    import torch
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -161,6 +164,8 @@ class TextBatches(Batches):
         }
 
     def _batch(self, position: int) -> Batch:
+        import torch  # noqa: PLC0415
+
         start = position * self.steps
         stop = min(start + self.context + self.steps, self.column_length)
         share = self.batch_size // self.world_size
@@ -192,6 +197,24 @@ class Items(ABC):
             steps: for sequences of unequal lengths: pad them with zeros to this length.
         """
 
+    def fingerprint(self) -> str:
+        """Return a hash of every byte that `take` reads.
+
+        It covers all attributes, because they are smaller than what they yield: windows overlap, and synthetic
+        sequences follow from a seed. Attributes of other types than numbers, texts and arrays are not comparable
+        between processes; then all sequences are hashed.
+        """
+        try:
+            stored = fingerprint(*(part for name in sorted(vars(self)) for part in (name, getattr(self, name))))
+        except TypeError:
+            return fingerprint(*(self._hashed(range(i, i + 1)) for i in range(len(self))))
+        return fingerprint(stored, self._hashed(range(min(1, len(self)))))  # the first one: `take` may change
+
+    def _hashed(self, rows: range) -> str:
+        indices = np.array(rows, dtype=np.int64)
+        steps = None if self.lengths is None or not len(rows) else int(self.lengths[indices].max())
+        return fingerprint(*(self.take(indices, steps) if len(rows) else ()))
+
 
 class ItemBatches(Batches):
     """Batches of sequences, in order or shuffled in every epoch.
@@ -218,8 +241,9 @@ class ItemBatches(Batches):
         world_size: int = 1,
     ) -> None:
         super().__init__(batch_size, rank, world_size)
-        self.items, self.shuffle, self.drop_last = items, shuffle, drop_last
-        self.seed = positive_int("seed", seed, minimum=0)
+        self.items = items
+        self.shuffle, self.drop_last = boolean("shuffle", shuffle), boolean("drop_last", drop_last)
+        self.seed = seed_number("seed", seed)
         if len(self) == 0:
             raise ValueError(f"items must be at least batch_size = {batch_size} to drop the last, got {len(items)}")
         self._order: tuple[int, NDArray[np.int64]] | None = None
@@ -233,6 +257,8 @@ class ItemBatches(Batches):
         return {"items": len(self.items), **{name: getattr(self, name) for name in names}}
 
     def _batch(self, position: int) -> Batch | None:
+        import torch  # noqa: PLC0415
+
         whole = self._epoch_order()[position * self.batch_size :][: self.batch_size]
         own = np.array_split(whole, self.world_size)[self.rank]
         if len(own) == 0:

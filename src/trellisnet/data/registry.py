@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from functools import partial
+from dataclasses import dataclass
+from functools import cache, partial, reduce
+from operator import or_
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 from trellisnet.data.checks import pick
 from trellisnet.data.sequences.data import SequenceData
@@ -35,6 +37,56 @@ DATASETS: dict[str, Callable[..., TextData | SequenceData]] = {
 }
 
 
+@dataclass(frozen=True)
+class DataOption:
+    """An option of a dataset: a parameter of its function.
+
+    Attributes:
+        hint: its type; a path is text.
+        default: its default.
+        needed: whether it has none.
+        help: its description.
+    """
+
+    hint: Any
+    default: Any
+    needed: bool
+    help: str
+
+
+@cache
+def dataset_options(name: str) -> dict[str, DataOption]:
+    """The options of a dataset by name, except `root`.
+
+    >>> dataset_options("adding")["steps"].default
+    600
+    """
+    from docstring_parser import parse  # noqa: PLC0415
+
+    loader = pick("name", name, DATASETS)
+    function, fixed = (loader.func, loader.keywords) if isinstance(loader, partial) else (loader, {})
+    hints, texts = (
+        get_type_hints(function),
+        {each.arg_name: each.description for each in parse(function.__doc__).params},
+    )
+    return {
+        key: DataOption(
+            _without_path(hints[key]),
+            None if parameter.default is parameter.empty else parameter.default,
+            parameter.default is parameter.empty,
+            " ".join((texts.get(key) or "").split()),
+        )
+        for key, parameter in inspect.signature(loader).parameters.items()
+        if key not in (*fixed, "root")
+    }
+
+
+def _without_path(hint: Any) -> Any:
+    """A type without `Path`, which YAML and flags cannot give."""
+    kinds = [kind for kind in get_args(hint) if kind is not Path]
+    return reduce(or_, kinds) if Path in get_args(hint) else hint
+
+
 def load(name: str, root: str | Path | None = None, **options: Any) -> TextData | SequenceData:
     """Load a dataset by name.
 
@@ -55,12 +107,14 @@ def load(name: str, root: str | Path | None = None, **options: Any) -> TextData 
     ((4, 50, 2), (4, 1))
     """
     loader = pick("name", name, DATASETS)
-    fixed = loader.keywords if isinstance(loader, partial) else {}
-    known = {key: None for key in inspect.signature(loader).parameters if key not in fixed}
-    if "root" in known:
+    known = dataset_options(name)
+    for option in options:
+        pick(f"option of the dataset {name!r}", option, known)
+    if "root" in inspect.signature(loader).parameters:
         options["root"] = root
     elif root is not None and name in ("text", "series", "ts"):
         raise ValueError(f"root belongs to the benchmarks' files; the dataset {name!r} needs path")
-    for option in options:
-        pick(f"option of the dataset {name!r}", option, known)
+    for option, declared in known.items():
+        if declared.needed and option not in options:
+            raise ValueError(f"the dataset {name!r} needs the option {option}: {declared.help}")
     return loader(**options)

@@ -36,7 +36,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from trellisnet.core.batch import check_lengths
-from trellisnet.core.checks import positive_int
+from trellisnet.core.checks import layer_count, positive_int
 
 BATCH_DIM = 1  # of the tensors of a state
 State = Any  # a pytree of tensors, or None
@@ -157,7 +157,7 @@ def run_depths(
         return [out.output], out.state
     if not nests_depths(body):
         raise ValueError(f"body {type(body).__name__} runs at one depth per call, got depths {list(depths)}")
-    levels = [positive_int("depths", depth) for depth in depths]
+    levels = [layer_count("depths", depth) for depth in depths]
     net, every = cast("Any", body), math.gcd(*levels)
     own, net.aux_every = net.aux_every, every
     try:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from trellisnet.core.checks import positive, positive_int
+from trellisnet.core.checks import positive, positive_int, seed_number
 from trellisnet.models.body import State, select_rows
 
 # The interface of a model for generation: from token ids (B, T), the state before them and the lengths of the rows
@@ -47,7 +47,7 @@ class Sampling:
             raise ValueError(f"top_p must lie in (0, 1], got {self.top_p}")
         positive("repetition_penalty", self.repetition_penalty)
         if self.seed is not None:
-            positive_int("seed", self.seed, minimum=0)
+            seed_number("seed", self.seed)
 
     @property
     def greedy(self) -> bool:

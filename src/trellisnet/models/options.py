@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from trellisnet.core.checks import non_negative, one_of, positive_int, positive_ints, probability, suggestion
+from trellisnet.core.checks import boolean, non_negative, one_of, positive_int, positive_ints, probability, suggestion
 
 HISTORIES = ("carry", "repackage", "discard")
 
@@ -70,6 +70,7 @@ class LanguageOptions(SequenceOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self.tied = None if self.tied is None else boolean("tied", self.tied)
         self.cutoffs = None if self.cutoffs is None else positive_ints("cutoffs", self.cutoffs)
         self.embedding_dropout = probability("embedding_dropout", self.embedding_dropout)
         self.alpha, self.beta = non_negative("alpha", self.alpha), non_negative("beta", self.beta)

@@ -6,6 +6,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from operator import index
 from pathlib import Path
 from typing import Any, SupportsFloat, SupportsIndex
@@ -154,6 +155,7 @@ class Pretrained(nn.Module, ABC):
         version: Any = config.get("format_version") if isinstance(config, dict) else None
         if version not in range(1, VERSION + 1):
             raise ValueError(f"{path} has format_version {version!r}, this version of trellisnet reads 1 to {VERSION}")
+        import_module("trellisnet.models.trellis")  # its models are subclasses, known once they are imported
         kinds = {kind.__name__: kind for kind in (cls, *cls.__subclasses__())}
         kind = kinds.get(config.get("model"))
         if kind is None or not isinstance(config.get("arguments"), dict):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import os
 from collections.abc import Callable
 
 import torch
@@ -90,3 +92,11 @@ class _Search:
 
     def described(self, width: int) -> str:
         return f"{self.sizes[width]:,} (hidden_size={width})"
+
+
+def physical_memory() -> float:
+    """The bytes of memory of this machine; infinity if the system does not tell."""
+    try:
+        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    except (AttributeError, ValueError, OSError):
+        return math.inf

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from trellisnet.core.checks import non_negative, positive, positive_int
+from trellisnet.core.checks import boolean, layer_count, non_negative, positive, positive_int, seed_number
 from trellisnet.models.bodies import BODIES, chooses_depth
 from trellisnet.training.config import Config, TrainingConfig
 
@@ -48,7 +48,7 @@ def _check_depths(training: TrainingConfig) -> None:
         )
     for share, depth in training.depths:
         if not isinstance(depth, tuple):
-            positive_int("a depth of training.depths", depth)
+            layer_count("a depth of training.depths", depth)
             if share == 1:
                 raise ValueError(
                     f"training.depths: a share of 1 needs a range [lowest, highest], got the depth {depth}: "
@@ -57,7 +57,7 @@ def _check_depths(training: TrainingConfig) -> None:
             continue
         if len(depth) != 2:
             raise ValueError(f"a range of training.depths must be [lowest, highest], got {list(depth)}")
-        lowest, highest = (positive_int("a depth of training.depths", bound) for bound in depth)
+        lowest, highest = (layer_count("a depth of training.depths", bound) for bound in depth)
         if lowest > highest:
             raise ValueError(f"a range of training.depths must be [lowest, highest] in this order, got {list(depth)}")
 
@@ -66,7 +66,7 @@ def _check_numbers(training: TrainingConfig) -> None:
     for name in ("epochs", "batch_size", "accumulate", "patience", "evaluate_every", "evaluation_batch"):
         positive_int(f"training.{name}", getattr(training, name))
     positive_int("training.log_every", training.log_every)
-    positive_int("training.seed", training.seed, minimum=0)
+    seed_number("training.seed", training.seed)
     for name in ("learning_rate", "momentum", "weight_decay", "save_minutes"):
         non_negative(f"training.{name}", getattr(training, name))
     for name in ("minutes", "evaluate_minutes"):
@@ -85,6 +85,8 @@ def _check_numbers(training: TrainingConfig) -> None:
         raise ValueError(f"training.decay must be a number > 1, because rates are divided by it, got {training.decay}")
     if not 0 <= training.warmup < 1:
         raise ValueError(f"training.warmup must be a share of all steps in [0, 1), got {training.warmup}")
+    for name in ("average", "test", "tensorboard"):
+        boolean(f"training.{name}", getattr(training, name))
     for name, minimum in (("stop_early", 1), ("steps", 1), ("sample", 0)):
         if getattr(training, name) is not None:
             positive_int(f"training.{name}", getattr(training, name), minimum)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import sys
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -13,15 +13,19 @@ import torch
 from torch import nn
 
 from trellisnet.data.sequences.given import Split
+from trellisnet.files import FullDiskError
 from trellisnet.training.checks import check_config
 from trellisnet.training.config import About, Config, TrainingConfig
+from trellisnet.training.continuing import START, history, is_finished, start_from, with_epochs, write_extension
 from trellisnet.training.distribution import Workers, workers
 from trellisnet.training.given import read_data
-from trellisnet.training.loop import Interrupted, Trainer
+from trellisnet.training.loop import Trainer
 from trellisnet.training.metrics import in_one_line
 from trellisnet.training.progress import Progress
+from trellisnet.training.reading import flat
 from trellisnet.training.runs import RESULT, TASK, Run
 from trellisnet.training.saving import load_weights
+from trellisnet.training.signals import Interrupted
 from trellisnet.training.tasks import make_task
 from trellisnet.training.tasks.base import Task, described_model
 
@@ -92,27 +96,48 @@ def fit(
             return Fitted(model.eval(), metrics, run.folder)
 
 
-def train_new(config: Config, name: str, folder: Path | None = None) -> Run:
-    """Train a configuration in a new run folder."""
+def train_new(config: Config, name: str, folder: Path | None = None, start: Path | None = None) -> Run:
+    """Train a configuration in a new run folder, from the weights of the run `start` if it is given."""
     with workers(config.training.device) as team:
         check_config(config, team.count)
         task = _make_task(config, team)
-        run = _share_folder(task, name, folder, team)
+        started = {} if start is None else {START: start_from(task, start)}
+        run = _share_folder(task, name, folder, team, started)
         with run.locked() if team.first else nullcontext():
             _fit(run, task, team, resuming=False, again=_command(run))
         return run
 
 
-def resume(folder: Path) -> Run:
-    """Resume a run from its last checkpoint; a ValueError if it was started from Python."""
+def resume(folder: Path, epochs: int | None = None) -> Run:
+    """Resume a run from its last checkpoint. A finished run is not trained again, unless it gets more epochs.
+
+    Args:
+        folder: the run.
+        epochs: extend the run to this number of epochs.
+
+    Raises:
+        ValueError: the run was started from Python, or has as many epochs already.
+    """
     run = Run.open(folder)
     if (run.read_json(TASK) or {}).get("given"):
         raise ValueError(
             f"{folder} was started from Python: resume it with trellisnet.fit, the same model, data and folder"
         )
+    before = run.config.training.epochs
+    if epochs is not None:
+        run.config = with_epochs(run, epochs)
     with workers(run.config.training.device) as team:
         check_config(run.config, team.count)
+        if epochs is None and is_finished(run):
+            if team.first:
+                print(f"{folder} is finished; --training.epochs N with N > {before} extends it", file=sys.stderr)
+            return run
         with run.locked() if team.first else nullcontext():
+            if epochs is not None:
+                team.wait()  # all processes have read the configuration before it is changed
+                if team.first:
+                    write_extension(run, before)
+                team.wait()
             _fit(run, _make_task(run.config, team), team, resuming=True, again=_command(run))
         return run
 
@@ -140,37 +165,29 @@ def _make_task(config: Config, team: Workers, data: Any = None, model: nn.Module
     return task
 
 
-def _share_folder(task: Task, name: str, folder: Path | None, team: Workers) -> Run:
+def _share_folder(
+    task: Task, name: str, folder: Path | None, team: Workers, started: Mapping[str, Any] | None = None
+) -> Run:
     """Create the run's folder in the first process; the others receive its path."""
     if team.first:
         run = Run.create(task.config, name, folder)
-        run.write_json(TASK, task.facts())
+        run.write_json(TASK, {**task.facts(), "config": task.config.to_dict(), **(started or {})})
     shared = team.broadcast(str(run.folder) if team.first else None)
     return run if team.first else Run(Path(shared), task.config)
 
 
 def _check_same(run: Run, task: Task) -> None:
     """Raise a ValueError unless the run was started with the same configuration and data."""
-    before, now = (_flat(config.to_dict()) for config in (run.config, task.config))
+    before, now = (flat(config.to_dict()) for config in (run.config, task.config))
     changed = [name for name in now if before.get(name) != now[name]]
     if changed:
         name = changed[0]
         raise ValueError(
             f"{run.folder} was started with {name} = {before.get(name)!r}, got {now[name]!r}: choose another folder"
         )
-    if (run.read_json(TASK) or {}).get("fingerprint") not in (None, task.fingerprint()):
-        raise ValueError(f"{run.folder} was started with other data: choose another folder")
-
-
-def _flat(values: Mapping[str, Any], group: str = "") -> dict[str, Any]:
-    """Nested values by dotted names such as training.epochs, converted as by writing and reading a file."""
-    flat: dict[str, Any] = {}
-    for name, value in values.items():
-        if isinstance(value, dict):
-            flat |= _flat(value, f"{group}{name}.")
-        else:
-            flat[f"{group}{name}"] = json.loads(json.dumps(value, default=str))
-    return flat
+    facts = run.read_json(TASK) or {}
+    where = f"{run.folder} was started with other data, choose another folder"
+    task.check_data(facts.get("fingerprint"), facts.get("data"), where)
 
 
 def _command(run: Run) -> str:
@@ -183,19 +200,28 @@ def _fit(run: Run, task: Task, team: Workers, resuming: bool, again: str) -> Met
     length = f"{total} steps" if minutes is None else f"{minutes:g} minutes"
     with Progress(total, task.unit, run.log, quiet=not team.first) as progress:
         trainer = Trainer(run, task, team, progress)
+        facts = run.read_json(TASK) or {}
+        for sentence in history(facts):
+            progress.say(f"this run was {sentence}")
         if resuming and trainer.restore():
             used = "" if minutes is None else f", {trainer.clock.used / 60:.2f} minutes"
             progress.say(f"resumes from step {trainer.step}{used} of {length}")
         else:
+            if resuming and START in facts:
+                start_from(task, Path(facts[START]["run"]), facts[START]["sha256"])
             size = task.num_parameters / 1e6
             progress.say(f"{type(task.model).__name__}, {size:.2f}M parameters, {length}, in {run.folder}")
         if team.first and run.config.training.tensorboard:
             run.write_events()
         try:
             metrics = trainer.fit()
-        except Interrupted:
+            if team.first:
+                _conclude(run, task, metrics, progress)
+        except KeyboardInterrupt:
             progress.say(f"interrupted and saved; resume with: {again}")
-            raise
+            raise Interrupted from None
+        except FullDiskError as error:
+            raise FullDiskError(error.path, error.reason, f"free some space and resume with: {again}") from error
         except RuntimeError as error:
             if not isinstance(error, torch.OutOfMemoryError) and "can't allocate memory" not in str(error):
                 raise
@@ -205,8 +231,6 @@ def _fit(run: Run, task: Task, team: Workers, resuming: bool, again: str) -> Met
                 f"out of memory with training.batch_size={training.batch_size}{steps}: "
                 "try --model.memory recompute, or a larger --training.accumulate"
             ) from error
-        if team.first:
-            _conclude(run, task, metrics, progress)
         team.wait()  # a process that exits early breaks the connections of the others
     return metrics
 

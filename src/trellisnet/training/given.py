@@ -11,6 +11,7 @@ from trellisnet.data.sequences.data import SequenceData
 from trellisnet.data.sequences.given import Split, from_arrays
 from trellisnet.data.text.data import TextData
 from trellisnet.training.config import DataConfig
+from trellisnet.training.reading import checked_options
 
 GIVEN = "given"  # the dataset's name in the configuration if the data was passed from Python
 HELD_BACK = 0.1  # share of arrays that is used for validation
@@ -46,6 +47,14 @@ def read_data(
             "data must be the name of a dataset, a mapping with a name and options, a TextData, a SequenceData, or a "
             f"pair of arrays (x, y), got {type(data).__name__}"
         )
-    plain = {key: str(value) if isinstance(value, Path) else value for key, value in options.items()}
-    config = DataConfig(plain.pop("name"), plain.pop("root", None), plain)
+    plain = {key: _plain(value) for key, value in options.items()}
+    name, root = plain.pop("name"), plain.pop("root", None)
+    config = DataConfig(name, root, checked_options(name, plain, "data"))
     return config, load(config.name, root=config.root, **config.options)
+
+
+def _plain(value: Any) -> Any:
+    """A value as YAML has it: paths as text, NumPy's numbers and arrays as numbers and lists."""
+    if isinstance(value, Path):
+        return str(value)
+    return value.tolist() if hasattr(value, "tolist") else value

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-import signal
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -19,21 +16,18 @@ from trellisnet.data.batches import Batch
 from trellisnet.models.body import State, pack_state, unpack_state
 from trellisnet.training.checkpoints import generator_states, load_latest, save_checkpoint, saved_steps, set_generators
 from trellisnet.training.clock import Clock
+from trellisnet.training.continuing import check_same_run
 from trellisnet.training.depths import Depth, described, draw, shown_depths, validated
 from trellisnet.training.distribution import Workers, parallel
 from trellisnet.training.means import RunningMeans
 from trellisnet.training.optimisation import Average, LearningRate, make_optimiser, stalled, without_progress
 from trellisnet.training.progress import Progress
-from trellisnet.training.reading import same_config
 from trellisnet.training.runs import Run
 from trellisnet.training.saving import load_weights, own_tensors, save_model
+from trellisnet.training.signals import Interrupted, Signals
 from trellisnet.training.tasks.base import Task
 
 MOST_SKIPPED = 10  # consecutive steps; after that, training does not recover
-
-
-class Interrupted(KeyboardInterrupt):
-    """The run received a signal to stop, and a checkpoint is saved."""
 
 
 class NotANumberError(RuntimeError):
@@ -64,26 +58,38 @@ class Trainer:
         self.running = RunningMeans()
         self.entries = 0  # lines of metrics.jsonl so far
         self.saved_at = time.monotonic()
-        self.stopping = False
+        self.signals = Signals()
+        self.judges = False  # whether the next thing to do is an evaluation, not a training step
         self.skipped = 0  # consecutive steps
 
     def fit(self) -> dict[str, dict[str, float]]:
         """Train to the end; return the metrics of the best model, by split."""
         model = parallel(self.model, self.workers)
-        with self._signals():
-            while self.batches.epoch < self.config.epochs and not self.clock.is_up and not self._stalled_for_good():
-                depth = self._depth()
-                if self.config.depths:
-                    self.progress.say(f"epoch {self.batches.epoch + 1}: depth {described(depth)}")
-                self._train_epoch(model)
-                self._after_epoch(validated(depth))
+        with self.signals.caught():
+            while self.judges or self._goes_on():
+                if not self.judges:
+                    if self.config.depths:
+                        self.progress.say(f"epoch {self.batches.epoch + 1}: depth {described(self._depth())}")
+                    self._train_epoch(model)
+                    self.judges = True
+                depth = self.config.depth_in(self.batches.epoch - (self.batches.position == 0))
+                try:
+                    self._after_epoch(validated(depth))
+                except Interrupted:
+                    self.save()
+                    raise
+                self.judges = False
                 if validated(self._depth()) != validated(depth):
                     self.validation_scores = []  # scores at another depth are not comparable
                     self.average = Average(self.parameters)
                 self.save()
-                if self.workers.agree(self.stopping):
+                if self.workers.agree(self.signals.stopping):
                     raise Interrupted
-        return self._finish()
+            with self.signals.at_once(self.workers.count == 1):
+                return self._finish()
+
+    def _goes_on(self) -> bool:
+        return self.batches.epoch < self.config.epochs and not self.clock.is_up and not self._stalled_for_good()
 
     def _train_epoch(self, model: nn.Module) -> None:
         """Train on the remaining batches of the current epoch, or until the clock demands an evaluation."""
@@ -149,7 +155,8 @@ class Trainer:
         if epoch % self.config.evaluate_every and epoch < self.config.epochs and not within:
             return
         with self.average.in_use():
-            metrics = self.evaluate(self.task.valid_split, depth)
+            with self.signals.at_once(self.workers.count == 1):
+                metrics = self.evaluate(self.task.valid_split, depth)
             judged = self.task.judged_by(metrics)
             scores = self.validation_scores
             scores.append(math.inf if math.isnan(judged) else judged)
@@ -197,8 +204,9 @@ class Trainer:
     def _shared_state(self) -> dict[str, Any]:
         return {
             "step": self.step,
+            "judges": self.judges,
             "config": json.dumps(self.run.config.to_dict(), sort_keys=True),
-            "data": self.facts["fingerprint"],
+            "data": self.task.fingerprint,
             "processes": self.workers.count,
             "model": own_tensors(self.model),
             "optimiser": self.optimiser.state_dict(),
@@ -218,15 +226,7 @@ class Trainer:
             if self.workers.first:
                 self.run.keep_metrics(0)
             return False
-        if state["processes"] != self.workers.count:
-            raise ValueError(
-                f"{self.run.folder} was trained by {state['processes']} processes and must be resumed with "
-                f"the same number, got {self.workers.count}"
-            )
-        if not same_config(json.loads(state["config"]), self.run.config):
-            raise ValueError(f"{self.run.folder}/config.yaml has changed: a run must be resumed with its own values")
-        if state["data"] != self.facts["fingerprint"]:
-            raise ValueError(f"{self.run.folder}: the data has changed since the last checkpoint")
+        check_same_run(state, self.run, self.task, self.workers)
         with torch.no_grad():
             for name, tensor in own_tensors(self.model).items():
                 tensor.copy_(state["model"][name])
@@ -235,6 +235,7 @@ class Trainer:
         self.batches.load_state_dict(state["batches"])
         self.step, self.rate.decays, self.validation_scores = state["step"], state["decays"], state["history"]
         self.running.load_state_dict(state["running"])
+        self.judges = state.get("judges", False)
         self.entries, self.clock.used = state["entries"], state.get("seconds", 0.0)
         own, device = state["workers"][self.workers.rank], self.workers.device
         self.carried = [unpack_state(state, device) for state in own["carried"]]
@@ -246,25 +247,10 @@ class Trainer:
 
     def _save_if_due(self) -> None:
         due = time.monotonic() - self.saved_at >= 60 * self.config.save_minutes
-        if self.workers.agree(due or self.stopping):
+        if self.workers.agree(due or self.signals.stopping):
             self.save()
-            if self.workers.agree(self.stopping):
+            if self.workers.agree(self.signals.stopping):
                 raise Interrupted
-
-    @contextmanager
-    def _signals(self) -> Iterator[None]:
-        """On SIGINT or SIGTERM: finish the current step, save a checkpoint and stop."""
-
-        def stop(number: int, frame: object) -> None:
-            self.stopping = True
-
-        here = threading.current_thread() is threading.main_thread()  # the only one where Python allows handlers
-        before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM) if here}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
     def _epochs(self) -> float:
         """The number of epochs so far, a whole number unless the clock stopped the last one."""

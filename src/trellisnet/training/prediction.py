@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from trellisnet.data.files.columns import Columns
+from trellisnet.data.fingerprints import changes, fact_fingerprints
 from trellisnet.models.pretrained import CONFIG
 from trellisnet.training.config import TrainingConfig
 from trellisnet.training.distribution import choose_device
@@ -16,6 +17,8 @@ from trellisnet.training.fit import Fitted
 from trellisnet.training.runs import TASK, Run, read_json
 from trellisnet.training.saving import load_weights
 from trellisnet.training.tasks import TASKS
+
+PARTS = ("vocabulary", "train", "valid", "test")  # of a fingerprint that are not facts
 
 
 def predict(
@@ -52,6 +55,7 @@ def predict(
         facts = read_json(trained / TASK) or opened.read_json(TASK)
     if facts is None:
         raise ValueError(f"{folder} has no {TASK}, which prediction needs: it was trained by an older version")
+    _check_facts(facts, folder / TASK)
     kind = TASKS[facts["task"]]
     torch.set_flush_denormal(True)
     device = choose_device(training.device)
@@ -63,3 +67,13 @@ def predict(
     else:
         raise ValueError(f"{folder} has a {facts['model']} of your own: use trellisnet.predict with model=...")
     return kind.predict(model, facts, inputs, training.evaluation_batch, per)
+
+
+def _check_facts(facts: dict[str, Any], path: Path) -> None:
+    """Raise a ValueError if a scale, the label names or another fact is not that of the training."""
+    before = facts.get("fingerprint")
+    if isinstance(before, dict):
+        found = fact_fingerprints(facts.get("data") or {})
+        changed = [name for name in changes(before, found) if name not in PARTS]
+        if changed:
+            raise ValueError(f"{path} is damaged: {changed[0]} of the data is not that of the training")

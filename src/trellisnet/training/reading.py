@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from pathlib import Path
@@ -74,7 +75,25 @@ def checked(values: Mapping[Any, Any], where: str) -> Values:
             if key not in hints:
                 raise ValueError(f"{where}: unknown key {unknown_key(section, str(key), sections)}")
             content[key] = typed(f"{where}: {section}.{key}", hints[key], value)
+    data = sections.get("data", {})
+    if data.get("options"):
+        data["options"] = checked_options(data.get("name", DataConfig.name), data["options"], where)
     return sections
+
+
+def checked_options(name: str, options: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The options of a dataset; a ValueError for an unknown one or a value that has not its declared type."""
+    from trellisnet.data.registry import DATASETS, dataset_options  # noqa: PLC0415
+
+    if name not in DATASETS:  # passed from Python
+        return dict(options)
+    known = dataset_options(name)
+    for key in options:
+        if key not in known:
+            near = suggestion(str(key), known).replace(" '", " 'data.options.")
+            has = f"its options are {', '.join(known)}" if known else "it has no options"
+            raise ValueError(f"{where}: unknown key data.options.{key} of the dataset {name!r}{near}; {has}")
+    return {key: typed(f"{where}: data.options.{key}", known[key].hint, value) for key, value in options.items()}
 
 
 def section_kinds(values: Values, where: str) -> dict[str, type[Any]]:
@@ -139,6 +158,29 @@ def same_config(saved: Mapping[str, Any], config: Config) -> bool:
     forms = ({**values, "version": 1} for values in (saved, config.to_dict()))
     one, other = (read_config(current_form(form, "saved"), "saved") for form in forms)
     return one == other
+
+
+def flat(values: Mapping[Any, Any], group: str = "") -> dict[str, Any]:
+    """Nested values by dotted names such as training.epochs, converted as by writing and reading a file."""
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            found |= flat(value, f"{group}{name}.")
+        else:
+            found[f"{group}{name}"] = json.loads(json.dumps(value, default=str))
+    return found
+
+
+def check_unchanged(path: Path, recorded: Mapping[str, Any]) -> None:
+    """Raise a ValueError that names the key, unless a run's config.yaml has the values that the run recorded."""
+    now, before = flat(current_form(read_mapping(path), str(path))), flat(recorded)
+    for key in dict.fromkeys((*before, *now)):
+        if key not in now:
+            raise ValueError(f"{path} has changed: {key} is missing, and the run was started with {before[key]!r}")
+        if key not in before:
+            raise ValueError(f"{path} has changed: the run was started without {key}, got {now[key]!r}")
+        if now[key] != before[key]:
+            raise ValueError(f"{path} has changed: the run was started with {key} = {before[key]!r}, got {now[key]!r}")
 
 
 def current_form(content: dict[Any, Any], where: str) -> dict[Any, Any]:

@@ -2,7 +2,7 @@
 
 config.yaml       all values; null means derived from other values
 metrics.jsonl     one line per `log_every` steps and one per evaluation; independent of the machine's speed
-task.json         the task, its metrics, and the facts about the data that prediction needs
+task.json         the task, its metrics, the facts about the data that prediction needs, and a record of config.yaml
 log.txt           printed messages
 environment.json  versions, machine, command, git state
 checkpoints/      the last two checkpoints, for resuming
@@ -28,10 +28,10 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from trellisnet.files import TEMPORARY, remove_leftovers, replacing
+from trellisnet.files import TEMPORARY, append, remove_leftovers, replacing
 from trellisnet.training.config import Config
 from trellisnet.training.events import Events
-from trellisnet.training.reading import VERSION, read_run
+from trellisnet.training.reading import VERSION, check_unchanged, read_run
 
 CONFIG, METRICS, RESULT, TASK = "config.yaml", "metrics.jsonl", "result.json", "task.json"
 
@@ -70,19 +70,20 @@ class Run:
                 number += 1
         run = cls(folder, config)
         run.acquire()
-        run._write_yaml(
-            CONFIG, {**config.to_dict(), "version": VERSION}
-        )  # last, so that a truncated file has no version
+        run.write_config(None)
         run.write_json("environment.json", environment())
         return run
 
     @classmethod
     def open(cls, folder: Path) -> Run:
-        """Open the folder of an existing run."""
+        """Open the folder of an existing run; a ValueError if its config.yaml is damaged or has changed."""
         path = folder / CONFIG
         if not path.is_file():
             raise FileNotFoundError(f"{folder} is not a run: {path} not found")
-        return cls(folder, read_run(path))
+        run = cls(folder, read_run(path))
+        if (recorded := (run.read_json(TASK) or {}).get("config")) is not None:
+            check_unchanged(path, recorded)
+        return run
 
     @staticmethod
     def is_in(folder: Path) -> bool:
@@ -128,13 +129,11 @@ class Run:
 
     def log(self, text: str) -> None:
         """Add a line to log.txt."""
-        with (self.folder / "log.txt").open("a", encoding="utf-8") as file:
-            file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {text}\n")
+        append(self.folder / "log.txt", f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {text}\n")
 
     def add_metrics(self, entry: dict[str, Any]) -> None:
         """Add a line to metrics.jsonl."""
-        with (self.folder / METRICS).open("a", encoding="utf-8") as file:
-            file.write(json.dumps(entry) + "\n")
+        append(self.folder / METRICS, json.dumps(entry) + "\n")
         if self._events is not None:
             self._events.add(entry)
 
@@ -168,11 +167,17 @@ class Run:
         """Read a JSON file of the folder; None if it does not exist, a ValueError if it is damaged."""
         return read_json(self.folder / name)
 
-    def _write_yaml(self, name: str, content: Any) -> None:
+    def write_config(self, facts: dict[str, Any] | None) -> None:
+        """Write config.yaml and, if given, task.json with the record of it."""
         import yaml  # noqa: PLC0415
 
-        with replacing(self.folder / name) as (file,):
-            file.write_text(yaml.safe_dump(content, sort_keys=False, allow_unicode=True), encoding="utf-8")
+        content = {**self.config.to_dict(), "version": VERSION}  # last, so that a truncated file has no version
+        texts = {CONFIG: yaml.safe_dump(content, sort_keys=False, allow_unicode=True)}
+        if facts is not None:
+            texts[TASK] = json.dumps(facts, indent=1) + "\n"
+        with replacing(*(self.folder / name for name in texts)) as files:
+            for file, text in zip(files, texts.values(), strict=True):
+                file.write_text(text, encoding="utf-8")
 
 
 def write_json(path: Path, content: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from argparse import ArgumentError
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from functools import cache
 from types import NoneType, UnionType
@@ -50,6 +50,8 @@ def typed(name: str, hint: Any, value: Any) -> Any:
     choices = _choices(hint)
     if (isinstance(value, str) and str in choices) or (value is None and NoneType in choices):
         return value
+    if isinstance(value, str) and any(_lists_text(choice) for choice in choices):
+        return [value]  # one item: a text is also a sequence, of its letters
     if get_origin(hint) is dict and isinstance(value, Mapping):
         return dict(value)  # options of a dataset; the dataset checks them
     if value is not None:
@@ -84,6 +86,10 @@ def _parser(hint: Any) -> Any:
 def _choices(hint: Any) -> tuple[Any, ...]:
     """The members of a union, or the single type."""
     return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+
+
+def _lists_text(hint: Any) -> bool:
+    return get_origin(hint) in (list, Sequence) and get_args(hint) == (str,)
 
 
 def _as_lists(value: Any) -> Any:

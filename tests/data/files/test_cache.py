@@ -62,7 +62,9 @@ def test_a_full_disk_leaves_no_entry_and_the_text_as_it_was(cache, tmp_path):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, limits[1]))  # the system refuses to write more
     try:
-        with pytest.raises(OSError, match=r"writing the cache entry .*text-.* failed \(File too large\)"):
+        with pytest.raises(
+            OSError, match=r"the cache entry .*text-.* cannot be written: File too large; .*\$TRELLISNET_CACHE"
+        ):
             load_text(path)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
@@ -105,3 +107,58 @@ def test_concurrent_processes_build_one_entry(cache, tmp_path):
         process.join()
         assert process.exitcode == 0
     assert len(entries(cache)) == 1
+
+
+def truncate(path):
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def flip(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+DAMAGES = {
+    "empty": lambda path: path.write_bytes(b""),
+    "truncated": truncate,
+    "one bit": flip,
+    "overwritten": lambda path: path.write_bytes(b"x" * path.stat().st_size),
+    "missing": lambda path: path.unlink(),
+    "a folder": lambda path: (path.unlink(), path.mkdir()),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_entry_is_reported_in_one_line_and_built_again(damage, cache, tmp_path, capfd):
+    path = tmp_path / "text.txt"
+    path.write_text("the words of a text\n" * 100)
+    before = load_text(path, "words")
+    expected = {split: ids.tolist() for split, ids in before.splits.items()}
+    (entry,) = entries(cache)
+    files = sorted(entry.iterdir())
+    assert [file.name for file in files] == ["checksums.json", "test.npy", "train.npy", "valid.npy", "vocabulary.json"]
+    for file in files:
+        DAMAGES[damage](file)
+        capfd.readouterr()
+        again = load_text(path, "words")
+        error = capfd.readouterr().err
+        assert error.count("\n") == 1
+        assert f"the cache entry {entry} is damaged" in error
+        assert file.name in error
+        assert {split: ids.tolist() for split, ids in again.splits.items()} == expected
+        assert again.vocabulary == before.vocabulary
+        assert entries(cache) == [entry]
+    load_text(path, "words")
+    assert not capfd.readouterr().err
+
+
+def test_a_damaged_entry_in_use_stays_readable(tmp_path, cache):
+    path = tmp_path / "text.txt"
+    path.write_text("the words of a text\n" * 100)
+    mapped = load_text(path, "words").splits["train"]
+    before = mapped.tolist()
+    (entry,) = entries(cache)
+    (entry / "valid.npy").write_bytes(b"")
+    load_text(path, "words")
+    assert mapped.tolist() == before

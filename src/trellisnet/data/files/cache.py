@@ -1,19 +1,26 @@
-"""A cache of folders. An entry is complete or does not exist."""
+"""A cache of folders. An entry is complete or does not exist, and a damaged one is built again.
+
+The file `checksums.json` of an entry has the SHA-256 of its other files. They are compared whenever the entry is used,
+because a disk can damage a file without a trace in its size and date.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from filelock import FileLock
 
-from trellisnet.files import sync
+from trellisnet.files import FullDiskError, full_disk, sync
 
 CACHE_VARIABLE = "TRELLISNET_CACHE"
+CHECKSUMS = "checksums.json"
 
 
 def cache_folder() -> Path:
@@ -26,7 +33,7 @@ def cache_folder() -> Path:
 
 
 def cached(name: str, key: str, build: Callable[[Path], None]) -> Path:
-    """Return the folder of a cache entry; build the entry if it does not exist.
+    """Return the folder of a cache entry; build the entry if it does not exist or is damaged.
 
     One process builds while the others wait. The entry is written under another name, synced, and then renamed, so
     neither a crash nor a full disk leaves an incomplete entry.
@@ -40,12 +47,34 @@ def cached(name: str, key: str, build: Callable[[Path], None]) -> Path:
         OSError: the cache cannot be written.
     """
     entry = cache_folder() / "entries" / f"{name[:40]}-{key[:20]}"
-    if entry.is_dir():
+    if entry.is_dir() and damage(entry) is None:
         return entry
     with locked(entry):
+        if entry.is_dir() and (found := damage(entry)) is not None:  # another process may have replaced it
+            print(f"the cache entry {entry} is damaged ({found}) and is built again", file=sys.stderr, flush=True)
+            _remove(entry)
         if not entry.is_dir():
             _build(entry, build)
     return entry
+
+
+def damage(entry: Path) -> str | None:
+    """Describe how the files of an entry differ from what was written; None if they do not."""
+    try:
+        expected = json.loads((entry / CHECKSUMS).read_text(encoding="utf-8"))
+        known = expected["files"]
+        whole = expected["sha256"] == _hash_of(known)
+    except (OSError, ValueError, KeyError, TypeError):
+        return f"{CHECKSUMS} is missing or not readable"
+    if not whole:
+        return f"the checksum of {CHECKSUMS} differs"
+    for name, checksum in known.items():
+        try:
+            if file_hash(entry / name) != checksum:
+                return f"the checksum of {name} differs"
+        except OSError as error:
+            return f"{name}: {error.strerror}"
+    return None
 
 
 @contextmanager
@@ -83,6 +112,18 @@ def file_hash(path: Path, start: int = 0, stop: int | None = None) -> str:
     return digest.hexdigest()
 
 
+def _hash_of(known: dict[str, str]) -> str:
+    return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()
+
+
+def _remove(entry: Path) -> None:
+    """Remove an entry; it is renamed first, so that no process finds a part of it."""
+    leftover = entry.with_name(f".{entry.name}.tmp-damaged")
+    shutil.rmtree(leftover, ignore_errors=True)
+    entry.rename(leftover)
+    shutil.rmtree(leftover, ignore_errors=True)
+
+
 def _build(entry: Path, build: Callable[[Path], None]) -> None:
     for leftover in entry.parent.glob(f".{entry.name}.tmp-*"):
         shutil.rmtree(leftover, ignore_errors=True)  # of a killed process: a running one would hold the lock
@@ -90,6 +131,9 @@ def _build(entry: Path, build: Callable[[Path], None]) -> None:
     try:
         staging.mkdir()
         build(staging)
+        known = {path.name: file_hash(path) for path in sorted(staging.iterdir())}
+        content = json.dumps({"files": known, "sha256": _hash_of(known)})
+        (staging / CHECKSUMS).write_text(content, encoding="utf-8")
         for path in (*staging.iterdir(), staging):
             sync(path)
         staging.rename(entry)
@@ -97,6 +141,9 @@ def _build(entry: Path, build: Callable[[Path], None]) -> None:
     except OSError as error:
         if error.filename is not None and staging not in (Path(error.filename), *Path(error.filename).parents):
             raise  # an error of an input file, not of the cache
+        if (reason := full_disk(error)) is not None:
+            advice = f"free some space, or set ${CACHE_VARIABLE} to a folder on another disk"
+            raise FullDiskError(f"the cache entry {entry}", reason, advice) from error
         raise type(error)(
             error.errno, f"writing the cache entry {entry} failed ({error.strerror}); nothing is left of it"
         ) from error

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trellisnet.core.checks import one_of, positive_int
+from trellisnet.core.checks import boolean, one_of, positive_int
 from trellisnet.data.batches import Items
 from trellisnet.data.sequences.arrays import SUFFIXES as ARRAY_SUFFIXES
 from trellisnet.data.sequences.arrays import read_arrays
@@ -126,6 +126,7 @@ def load_series(
     """
     path = Path(path).expanduser()
     one_of("task", task, TASKS)
+    boolean("standardise", standardise)
     values, targets, future = (
         None if given is None else _names(name, given)
         for name, given in (("values", values), ("targets", targets), ("future", future))

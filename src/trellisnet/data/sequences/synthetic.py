@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from trellisnet.core.checks import positive_int
+from trellisnet.core.checks import positive_int, seed_number
 from trellisnet.data.batches import Items
 from trellisnet.data.sequences.data import SequenceData
 
@@ -81,7 +81,7 @@ def load_copy_memory(
     [[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7, 6, 5, 3, 3, 1, 1, 1, 2, 7]]
     """
     splits = {
-        split: CopyMemoryItems(positive_int("steps", steps), count, positive_int("seed", seed, minimum=0), split)
+        split: CopyMemoryItems(positive_int("steps", steps), count, seed_number("seed", seed), split)
         for split, count in _sizes(train_items, test_items).items()
     }
     note = f"{MEMORISED} of {SYMBOLS} symbols over {steps} steps; without memory {_blind_copy(steps):.4f} nats per step"
@@ -101,7 +101,7 @@ def load_adding(steps: int = 600, *, train_items: int = 50_000, test_items: int 
         seed: seed of all random numbers.
     """
     splits = {
-        split: AddingItems(positive_int("steps", steps, minimum=2), count, positive_int("seed", seed, minimum=0), split)
+        split: AddingItems(positive_int("steps", steps, minimum=2), count, seed_number("seed", seed), split)
         for split, count in _sizes(train_items, test_items).items()
     }
     return SequenceData("adding", "regression", 2, 1, splits, "predicting 1 always has a mean squared error of 0.1667")

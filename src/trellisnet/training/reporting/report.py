@@ -15,7 +15,7 @@ from trellisnet.training.reporting.drawing import MISSING, has_matplotlib
 from trellisnet.training.reporting.figures import Series, heat_map, line_chart, scatter_chart
 from trellisnet.training.reporting.pages import escaped, figure, figures, page, section, table, verbatim
 from trellisnet.training.reporting.summary import Summary, formatted, formatted_count, summarise
-from trellisnet.training.runs import CONFIG, Run
+from trellisnet.training.runs import CONFIG, TASK, Run
 
 REPORT = "report.html"
 MOST_CLASSES = 100  # larger confusion matrices are not readable
@@ -38,6 +38,7 @@ def write_report(run: Run) -> Path:
         section("Samples", *_samples(summary.result.get("samples") or [])),
         section("Confusion matrix", _confusion(summary.result.get("confusion")) if drawn else ""),
         section("Predictions", _predictions(summary.result.get("predictions")) if drawn else ""),
+        section("History", *(f"<p>This run was {escaped(sentence)}.</p>" for sentence in _history(run))),
         section("Repeat it", *_commands(run, summary)),
         section("Configuration", _configuration(run)),
         section("Environment", _environment(summary.environment)),
@@ -46,6 +47,12 @@ def write_report(run: Run) -> Path:
     with replacing(path) as (file,):
         file.write_text(content, encoding="utf-8")
     return path
+
+
+def _history(run: Run) -> list[str]:
+    from trellisnet.training.continuing import history  # noqa: PLC0415
+
+    return history(run.read_json(TASK) or {})
 
 
 def _one_line(summary: Summary) -> str:

@@ -6,17 +6,20 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, replace
+from functools import cached_property
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor, nn
 
-from trellisnet.core.checks import positive_int
+from trellisnet.core.checks import layer_count
 from trellisnet.data.batches import Batch, Batches
 from trellisnet.data.files.columns import Columns
+from trellisnet.data.fingerprints import changes, described_change, fact_fingerprints
 from trellisnet.models.bodies import name_of, options_of
 from trellisnet.models.body import State, accepts
 from trellisnet.models.pretrained import Pretrained
-from trellisnet.models.sizing import width_for
+from trellisnet.models.sizing import physical_memory, width_for
 from trellisnet.training.config import Config, GivenModel, ModelConfig
 from trellisnet.training.distribution import Workers
 from trellisnet.training.metrics import Metric
@@ -58,6 +61,7 @@ class Task(ABC):
         self.config = self._with_defaults(config)
         if model is None:
             self.config = replace(self.config, model=self._with_width(self.config.model))
+            self._check_memory()
         self.model = self.build_model(self.config.model) if model is None else model
         self.check_model()
         self._check_depths("training.depths", self.config.training.depths)
@@ -85,6 +89,17 @@ class Task(ABC):
         except (TypeError, ValueError) as error:
             raise type(error)(f"model.{error}") from None
         return chosen.changed(hidden_size=width, parameters=None)
+
+    def _check_memory(self) -> None:
+        """Raise a MemoryError if the model does not fit into the machine; it is built on `meta`, without memory."""
+        with torch.device("meta"):
+            count = sum(each.numel() for each in self.build_model(self.config.model).parameters())
+        wanted, there = count * torch.get_default_dtype().itemsize, physical_memory()
+        if wanted > there:
+            raise MemoryError(
+                f"a model of {count:,} parameters needs {wanted / 2**30:,.0f} GB, this machine has "
+                f"{there / 2**30:,.0f} GB: choose a smaller model.hidden_size or model.num_layers"
+            )
 
     @abstractmethod
     def build_model(self, chosen: ModelConfig) -> nn.Module:
@@ -118,9 +133,30 @@ class Task(ABC):
     def size(self, batch: Batch) -> int:
         """The number of units in a batch."""
 
+    @cached_property
+    def fingerprint(self) -> dict[str, str]:
+        """Hashes of the data by part: splits, scales, labels and other facts. They cover every byte."""
+        return {**self.part_fingerprints(), **fact_fingerprints(self.data.facts())}
+
     @abstractmethod
-    def fingerprint(self) -> str:
-        """A hash of the data, to detect changes."""
+    def part_fingerprints(self) -> dict[str, str]:
+        """A hash of each part of the data that is not one of its facts."""
+
+    def check_data(self, before: Any, facts: Mapping[str, Any] | None, where: str) -> None:
+        """Raise a ValueError that names what has changed, unless the data is that of an earlier fingerprint.
+
+        Args:
+            before: the earlier fingerprint; those of earlier versions, which were of samples, are not compared.
+            facts: the earlier facts, to show what they were.
+            where: the beginning of the message.
+        """
+        if not isinstance(before, dict):
+            return
+        changed = changes(before, self.fingerprint)
+        if changed:
+            known, now = facts or {}, self.data.facts()
+            told = [described_change(name, known.get(name), now.get(name)) for name in changed]
+            raise ValueError(f"{where}: {'; '.join(told)}")
 
     @abstractmethod
     def protocol(self, evaluation: str | None = None) -> str:
@@ -140,7 +176,7 @@ class Task(ABC):
             "task": self.data.task,
             "model": type(self.model).__name__,
             "given": self.given,
-            "fingerprint": self.fingerprint(),
+            "fingerprint": self.fingerprint,
             "data": self.data.facts(),
             "metric": self.metric.name,
             "metrics": [asdict(metric) for metric in (self.metric, *self.others)],
@@ -173,7 +209,7 @@ class Task(ABC):
             ValueError, TypeError: if a depth is not a positive integer, or the body has no depth of each call.
         """
         self._check_depths("depths", depths)
-        chosen = list(dict.fromkeys(positive_int("depths", depth) for depth in depths))
+        chosen = list(dict.fromkeys(layer_count("depths", depth) for depth in depths))
         team = Workers(device=self.device) if workers is None else workers
         found = self.evaluate(split, team, evaluation, chosen)
         return {depth: self.metrics(team.sum(sums)) for depth, sums in zip(chosen, found, strict=True)}

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from torch import Tensor, nn
 
 from trellisnet.core.checks import one_of
 from trellisnet.data.batches import Batch, Batches
 from trellisnet.data.files.columns import Columns
+from trellisnet.data.fingerprints import fingerprint
 from trellisnet.data.text.data import TextData
 from trellisnet.models.body import receptive_field
 from trellisnet.models.build import build_language_model
@@ -25,7 +26,6 @@ from trellisnet.training.scoring import read_texts, score_texts
 from trellisnet.training.streaming import UNBOUNDED, stream_columns
 from trellisnet.training.tasks.base import Carried, Sums, Task
 
-SAMPLED = 10_000  # tokens of a text that its fingerprint covers
 PROMPT = 20  # tokens of the validation text that the report's sample continues
 
 
@@ -151,12 +151,9 @@ class LanguageTask(Task):
         texts = read_texts(inputs, per)
         return {per: list(range(1, len(texts) + 1)), **score_texts(model, texts, batch_size)}
 
-    def fingerprint(self) -> str:
-        digest = hashlib.sha256(self.data.vocabulary.to_json().encode())
-        for ids in self.data.splits.values():
-            digest.update(f"{len(ids)}".encode())
-            digest.update(ids[:: max(1, len(ids) // SAMPLED)].tobytes())  # hashing all of it is slow
-        return digest.hexdigest()
+    def part_fingerprints(self) -> dict[str, str]:
+        ids = {split: fingerprint(np.asarray(ids)) for split, ids in self.data.splits.items()}
+        return {"vocabulary": fingerprint(self.data.vocabulary.to_json()), **ids}
 
 
 def _kind(model: object) -> str:
