@@ -4,7 +4,7 @@ BIN := .venv/bin
 .PHONY: test demo docs figures bench bench-data lint clean
 
 test: .venv/installed lint docs  ## linters, documentation and all tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
 lint: .venv/installed
 	$(BIN)/ruff check .

@@ -289,6 +289,7 @@ def test_the_whole_past_is_seen(path):
         ({}, {"depth": 3, "tolerance": 0.1}, "tolerance belongs to depth='converged', got depth=3"),
         ({}, {"depth": "converged", "tolerance": -1}, "tolerance must be a number >= 0, got -1"),
         ({}, {"depth": "converged", "max_depth": 0}, "max_depth must be an integer >= 1, got 0"),
+        ({}, {"depth": 3, "max_depth": 5}, "max_depth belongs to depth='converged', got depth=3 and max_depth=5"),
         ({"dilation": (1, 2)}, {"depth": "converged"}, r"need one dilation for all layers, got dilation=\(1, 2\)"),
         ({"inject_every": 2}, {"depth": "converged"}, "need the input in every layer, got inject_every=2"),
         ({"aux_every": 2, "tolerance": 0.1}, {"aux": True}, "need aux=False"),
@@ -302,3 +303,86 @@ def test_the_whole_past_is_seen(path):
 def test_bad_paths_and_depths_are_named(options, call, message):
     with pytest.raises(ValueError, match=message):
         TrellisNet(2, 6, 4, **options)(torch.randn(4, 1, 2), **call)
+
+
+@pytest.mark.parametrize("path", ["layers", "sweeps", "steps"])
+def test_an_iteration_has_at_most_so_many_layers_with_and_without_gradients(path):
+    net, x = make(path=path, memory="recompute"), torch.randn(6, 2, 2)
+    for most in (2, 4, 7):
+        y, state = net(x, depth="converged", tolerance=0.0, max_depth=most)
+        assert set(state.iterations) == {most}
+        with torch.no_grad():
+            assert_close(net(x, depth="converged", tolerance=0.0, max_depth=most)[0], y, 1e-12)
+        assert_close(y, net(x, depth=most)[0], 1e-12)
+
+
+def test_a_net_without_tolerance_for_change_uses_all_its_layers():
+    net = make(tolerance=0.0)
+    _, state = net(torch.randn(6, 2, 2), depth="converged", max_depth=30)
+    assert state.iterations == (30,)
+
+
+def test_weight_norm_without_hidden_taps_trains():
+    net = TrellisNet(3, 6, 2, hidden_taps=0, weight_norm=True, path="sweeps")
+    net(torch.randn(5, 2, 3))[0].sum().backward()
+    assert all(parameter.grad.isfinite().all() for parameter in net.parameters() if parameter.grad is not None)
+    assert net.kernel.weight_norm
+
+
+class Decay(AffineCell):
+    """A factor per channel, as a parameter."""
+
+    gates = 1
+
+    def __init__(self, width):
+        super().__init__()
+        self.decay = nn.Parameter(torch.linspace(0.1, 0.9, width))
+
+    def affine(self, gates):
+        return self.decay, gates[0].tanh()
+
+    def expose(self, gates, memory):
+        return memory
+
+
+class CellFirst(Decay, nn.Module):
+    pass
+
+
+class ModuleFirst(nn.Module, AffineCell):
+    gates, affine, expose = 1, Decay.affine, Decay.expose
+
+    def __init__(self, width):
+        super().__init__()
+        self.decay = nn.Parameter(torch.linspace(0.1, 0.9, width))
+
+
+@pytest.mark.parametrize("kind", [ModuleFirst, CellFirst])
+def test_a_cell_with_parameters_takes_all_paths(kind):
+    net = TrellisNet(2, 6, 3, cell=kind(6))
+    for path in ("layers", "sweeps", "steps"):
+        net.path = path
+        assert_as_specified(net, torch.randn(6, 2, 2))  # as many steps as channels: a factor must not run along time
+
+
+@pytest.mark.parametrize(
+    ("affine", "message"),
+    [
+        (lambda gate: gate, "cell Wrong: affine must return a factor and an offset"),
+        (lambda gate: (gate[:1], gate[..., :2]), r"cell Wrong: affine must return .* of shape \(5, 2, 6\)"),
+    ],
+)
+def test_what_an_affine_cell_returns_is_checked(affine, message):
+    class Wrong(Highway):
+        def affine(self, gates):
+            return affine(gates[0])
+
+    with pytest.raises(ValueError, match=message):
+        TrellisNet(2, 6, 2, cell=Wrong(), path="sweeps")(torch.randn(5, 2, 2))
+
+
+def test_an_assigned_path_is_checked():
+    net = make()
+    net.path = "sweep"
+    with pytest.raises(ValueError, match="path must be one of"):
+        net(torch.randn(4, 1, 2))

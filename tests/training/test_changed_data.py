@@ -60,15 +60,16 @@ def test_predict_notices_a_changed_scale(tmp_path, capsys):
     write_table(path, ROWS)
     data = {"name": "series", "path": path, "task": "regression", "values": "x", "targets": "size", "series": "series"}
     fit_model(TrellisRegressor(1, 4, 2), data, CONFIG, run)
-    facts = json.loads((run / "task.json").read_text())
+    written = run / "best" / "task.json"
+    facts = json.loads(written.read_text())
     arguments = ["predict", run, "--input", path, "--output", tmp_path / "out.csv"]
     for name, value in (("target_scale", {"mean": [0.0], "deviation": [1.0]}), ("labels", ["x"])):
-        (run / "task.json").write_text(json.dumps({**facts, "data": {**facts["data"], name: value}}))
+        written.write_text(json.dumps({**facts, "data": {**facts["data"], name: value}}))
         assert f"task.json is damaged: {name} of the data" in error_of(capsys, *arguments)
     missing = {name: value for name, value in facts["data"].items() if name != "input_scale"}
-    (run / "task.json").write_text(json.dumps({**facts, "data": missing}))
+    written.write_text(json.dumps({**facts, "data": missing}))
     assert "task.json is damaged: input_scale of the data" in error_of(capsys, *arguments)
-    (run / "task.json").write_text(json.dumps(facts))
+    written.write_text(json.dumps(facts))
     assert main([str(argument) for argument in arguments]) == 0
 
 

@@ -161,7 +161,7 @@ def test_the_command_evaluate_prints_them_too(tmp_path, capsys):
         part
         for name, value in OPTIONS.items()
         if name not in ("name", "task")
-        for part in (f"--data.options.{name}", json.dumps(value))
+        for part in (f"--data.options.{name}", value if isinstance(value, str) else json.dumps(value))
     ]
     small = ["--model.hidden_size", "4", "--model.num_layers", "2", "--model.dilation", "1", "--training.epochs", "1"]
     where = ["--data.options.path", str(path), "--to", str(tmp_path / "run")]

@@ -117,7 +117,7 @@ def test_the_best_model_stays_whole(tmp_path, monkeypatch):
     best = tmp_path / "run" / "best" / "model.safetensors"
     saved = []
 
-    def save_then_fill(model, folder):
+    def save_then_fill(model, folder, facts):
         if saved:
             with limited(1000):
                 model.save_pretrained(folder)

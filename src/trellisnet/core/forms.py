@@ -18,7 +18,7 @@ from trellisnet.core.state import TrellisState
 if TYPE_CHECKING:
     from trellisnet.core.trellis import TrellisNet
 
-TOLERANCE = 1e-4  # of `depth="converged"`, where nothing else is said
+TOLERANCE, MOST_ITERATIONS = 1e-4, 200  # of `depth="converged"`, where nothing else is said
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,15 @@ class Form:
 
 
 def read_form(
-    net: TrellisNet, depth: int | str | None, path: str | None, tolerance: float | None, max_depth: int, aux: bool
+    net: TrellisNet,
+    depth: int | str | None = None,
+    path: str | None = None,
+    tolerance: float | None = None,
+    max_depth: int | None = None,
+    aux: bool = False,
 ) -> Form:
     """Check how a call of a net shall go through the grid."""
-    path = net.path if path is None else one_of("path", path, PATHS)
+    path = one_of("path", net.path if path is None else path, PATHS)
     if path == "sweeps" and not isinstance(net.cell, AffineCell):
         name = type(net.cell).__name__
         raise ValueError(f"path='sweeps' needs a cell whose memory is affine (an AffineCell), got {name}")
@@ -55,11 +60,13 @@ def read_form(
         raise ValueError("aux=True needs a net with aux_every, got aux_every=None")
     if isinstance(depth, str):
         one_of("depth", depth, ("converged",))
-        layers = layer_count("max_depth", max_depth)
-        tolerance = non_negative("tolerance", (net.tolerance or TOLERANCE) if tolerance is None else tolerance)
-    elif tolerance is not None:
-        raise ValueError(f"tolerance belongs to depth='converged', got depth={depth} and tolerance={tolerance}")
+        layers = layer_count("max_depth", MOST_ITERATIONS if max_depth is None else max_depth)
+        given = (tolerance, net.tolerance, TOLERANCE)
+        tolerance = non_negative("tolerance", next(value for value in given if value is not None))
     else:
+        for name, value in (("tolerance", tolerance), ("max_depth", max_depth)):
+            if value is not None:
+                raise ValueError(f"{name} belongs to depth='converged', got depth={depth} and {name}={value}")
         layers = net.num_layers if depth is None else layer_count("depth", depth)
         tolerance = net.tolerance if depth is None else None
     if tolerance is not None:

@@ -120,7 +120,8 @@ class Kernel(nn.Module, ABC):
 
     def _normalise(self) -> None:
         for name in self.weight_names:
-            parametrizations.weight_norm(self, name, dim=2)
+            if getattr(self, name).numel():  # without hidden taps there is nothing to normalise
+                parametrizations.weight_norm(self, name, dim=2)
 
     def reset_parameters(self, init: str, hidden_size: int) -> None:
         """Draw all parameters: "uniform" (the default) or "paper", the authors' N(0, 0.01) for everything."""

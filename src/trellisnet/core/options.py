@@ -30,7 +30,8 @@ class TrellisOptions:
         cell: "tanh", "relu", "lstm", "coupled", "gru"; "highway" or "nas", which are slower, because they run with
             ordinary operations; or in Python a `Cell` of your own.
         kernel_size: taps of the convolution, at least 2.
-        hidden_taps: the hidden state enters through the oldest n taps only; default all. With sweeps one is enough.
+        hidden_taps: the hidden state enters through the oldest n taps only; default all. With sweeps and two taps, one
+            is enough: that of the step before.
         dilation: steps between taps: a number, or a cycle of numbers over the layers.
         bias: whether the kernel has a bias.
         weight_norm: learn direction and length of each gate's weights separately.

@@ -26,11 +26,11 @@ def solve(layer: Callable[[Levels], Levels], start: Tensor, tolerance: float, mo
         most: the most layers.
 
     Returns:
-        The last level, and the number of layers.
+        The last level, and the number of layers; the start, if `most` is 0.
     """
     levels, count, change = (start, start), 0, math.inf
     with torch.no_grad():
-        while change > tolerance and count < most:
+        while not change <= tolerance and count < most:  # also while it is not a number
             before, levels = levels, layer(levels)
             change, count = float((levels[0] - before[0]).abs().max()), count + 1
     return levels, count

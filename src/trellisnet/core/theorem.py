@@ -24,8 +24,8 @@ def from_rnn(rnn: nn.RNNBase | Sequence[nn.RNNBase], horizon: int | None = None,
     between the RNN's layers is not copied.
 
     With `path="steps"` the net takes one step of time after the other, as the RNN does: it is equal to the RNN itself,
-    without a horizon, at its cost, with one layer per layer of the RNN. The weights are the same, so that either net
-    can be run the other way.
+    without a horizon, with one layer per layer of the RNN, and a stream costs about as much. The weights are the same,
+    so that either net can be run the other way.
 
     >>> lstm = nn.LSTM(3, 8, num_layers=2)
     >>> x = torch.randn(20, 1, 3)

@@ -24,7 +24,6 @@ from trellisnet.core.solver import Levels, solve
 from trellisnet.core.state import AnyState, StateForm, TrellisState, as_state
 
 MOST_CALLS = 64  # forms of calls that a net keeps in its cache
-MOST_LAYERS = 200  # of a call with depth="converged"
 
 
 _Given = tuple[Weights, Tensor, TrellisState | None, Tensor | None]  # what a call computes with, x among it
@@ -87,6 +86,7 @@ class TrellisNet(TrellisOptions, nn.Module):
             self.kernel.input_taps,
         )
         self._calls: dict[Any, Call] = {}
+        read_form(self)  # checks that path, cell and tolerance fit together
         self.reset_parameters()
 
     @property
@@ -172,7 +172,7 @@ class TrellisNet(TrellisOptions, nn.Module):
         aux: bool = False,
         path: str | None = None,
         tolerance: float | None = None,
-        max_depth: int = MOST_LAYERS,
+        max_depth: int | None = None,
     ) -> tuple[Any, ...]:
         """Run sequences through the net.
 
@@ -187,7 +187,7 @@ class TrellisNet(TrellisOptions, nn.Module):
             aux: also return the outputs of every `aux_every`-th layer.
             path: "layers", "sweeps" or "steps"; default the net's own. The weights fit all of them.
             tolerance: for `depth="converged"`; default that of the net, or 1e-4.
-            max_depth: for `depth="converged"`, the most layers.
+            max_depth: for `depth="converged"`, the most layers; default 200.
 
         Returns:
             The output in the form of `x`; with `tail` always a tensor. The state at each sequence's end; with `tail`
@@ -198,10 +198,9 @@ class TrellisNet(TrellisOptions, nn.Module):
         form = read_form(self, depth, path, tolerance, max_depth, aux)
         if before is not None and form.one_level:
             before = before.deepest()
-        last = form
-        if form.solves:  # only the last layers have gradients
-            layers = min(self.phantom_layers, form.depth) if torch.is_grad_enabled() else 1
-            last = replace(form, depth=layers, starts=True)
+        # the last layers of an iteration have gradients, and run in any case: the function is the same without them
+        phantom = min(self.phantom_layers, form.depth)
+        last = replace(form, depth=phantom, starts=True) if form.solves else form
         call = self._call(sequences, before, tail, last)
         after, padding = None, sequences.padding()
         with without_autocast(call.device.type):
@@ -217,7 +216,7 @@ class TrellisNet(TrellisOptions, nn.Module):
                 spans = (len(h),) if form.one_level else call.plan.spans
                 after = self.state_form.after(spans, inputs, before, sequences.lengths, h, c)
                 if form.tolerance is not None:
-                    after = replace(after, iterations=iterations or (count,))
+                    after = replace(after, iterations=iterations or (count + phantom,))
 
         def finish(output: Tensor) -> Tensor:  # (T, B, C)
             output = output.to(call.result_dtype)
@@ -259,7 +258,7 @@ class TrellisNet(TrellisOptions, nn.Module):
 
         zeros = torch.zeros(*sequences.x.shape[:2], self.hidden_size, dtype=call.dtype, device=call.device)
         assert form.tolerance is not None
-        return solve(layer, zeros, form.tolerance, form.depth)
+        return solve(layer, zeros, form.tolerance, form.depth - min(self.phantom_layers, form.depth))
 
     def _mask(self, x: Tensor) -> Tensor | None:
         if not (self.training and self.hidden_dropout):

@@ -55,7 +55,7 @@ def predict(
         facts = read_json(trained / TASK) or opened.read_json(TASK)
     if facts is None:
         raise ValueError(f"{folder} has no {TASK}, which prediction needs: it was trained by an older version")
-    _check_facts(facts, folder / TASK)
+    _check_facts(facts, trained / TASK)
     kind = TASKS[facts["task"]]
     torch.set_flush_denormal(True)
     device = choose_device(training.device)

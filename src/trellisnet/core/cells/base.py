@@ -71,6 +71,12 @@ class AffineCell(Cell):
 
     has_memory = True
 
+    def __init_subclass__(cls) -> None:
+        """Let a cell with parameters name its bases in either order: torch calls `forward` of a module."""
+        super().__init_subclass__()
+        if issubclass(cls, nn.Module) and cls.forward is nn.Module.forward:
+            cls.forward = AffineCell.__call__
+
     def activate(self, pre: Tensor) -> Views:
         """The gates (..., H) that the other methods get, from pre-activations (..., G, H). Default: these."""
         return pre.unbind(-2)

@@ -8,6 +8,8 @@ Shapes: n rows (steps) of a level, B sequences, H hidden channels, G gates.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -68,9 +70,16 @@ def _added(call: Call, inputs: Inputs, i: int, b: int, injected: Tensor | None) 
 def _sweep_cell(cell: Cell, pre: Tensor, context: Tensor, dilation: int) -> tuple[Tensor, Tensor]:
     """Run a cell along time: from pre-activations (n, B, G, H) and the memories (dilation, B, H) before them."""
     assert isinstance(cell, AffineCell)
-    gates = cell.activate(pre)
-    memory = scan(*cell.affine(gates), context, dilation)
-    return cell.expose(gates, memory), memory
+    gates, expected = cell.activate(pre), (*pre.shape[:-2], pre.shape[-1])
+    try:
+        factor, offset = (
+            torch.as_tensor(z, dtype=pre.dtype, device=pre.device).expand(expected) for z in cell.affine(gates)
+        )
+    except (TypeError, ValueError, RuntimeError):
+        name = type(cell).__name__
+        raise ValueError(f"cell {name}: affine must return a factor and an offset of shape {expected}") from None
+    memory = scan(factor, offset, context, dilation)
+    return _checked(cell, (cell.expose(gates, memory), memory), expected)
 
 
 def run_cell(cell: Cell, pre: Tensor, before: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -78,8 +87,10 @@ def run_cell(cell: Cell, pre: Tensor, before: Tensor | None) -> tuple[Tensor, Te
 
     The memory of a cell without one is a placeholder that nothing reads: its hidden state.
     """
-    result = cell(pre, before)
-    expected = (*pre.shape[:-2], pre.shape[-1])
+    return _checked(cell, cell(pre, before), (*pre.shape[:-2], pre.shape[-1]))
+
+
+def _checked(cell: Cell, result: Any, expected: tuple[int, ...]) -> tuple[Tensor, Tensor]:
     fits = isinstance(result, tuple) and len(result) == 2 and getattr(result[0], "shape", None) == expected
     if not fits or (cell.has_memory and getattr(result[1], "shape", None) != expected):
         memory = "a memory" if cell.has_memory else "None"

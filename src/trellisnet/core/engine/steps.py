@@ -58,21 +58,25 @@ class _Steps:
         """The hidden states of all levels at step t, the last memory (B, H), and the number of layers."""
         call = self.call
         older = {layer.dilation: self._older(t, layer.dilation) for layer in call.plan.layers}
-        with torch.set_grad_enabled(torch.is_grad_enabled() and call.tolerance is None):
-            levels, memory = self._layers(t, older, range(call.depth), self.zero)
-        count = len(levels)
-        if call.tolerance is not None and torch.is_grad_enabled():  # only the last few layers have gradients
-            levels, memory = self._layers(t, older, range(call.phantom_layers), levels[-1])
-        return levels, memory, count
+        if call.tolerance is None:
+            levels, memory = self._layers(t, older, call.depth, self.zero)
+            return levels, memory, call.depth
+        with torch.no_grad():
+            solved, _ = self._layers(t, older, call.depth - call.phantom_layers, self.zero, call.tolerance)
+        # only the last few layers have gradients; they run in any case, so that the function is the same without them
+        levels, memory = self._layers(t, older, call.phantom_layers, solved[-1] if solved else self.zero)
+        return levels, memory, len(solved) + call.phantom_layers
 
-    def _layers(self, t: int, older: dict[int, list[Tensor]], layers: range, h: Tensor) -> tuple[list[Tensor], Tensor]:
-        levels, memory, tolerance = [], self.zero, self.call.tolerance
-        solving = tolerance is not None and not torch.is_grad_enabled()
-        for i in layers:
+    def _layers(
+        self, t: int, older: dict[int, list[Tensor]], most: int, h: Tensor, tolerance: float | None = None
+    ) -> tuple[list[Tensor], Tensor]:
+        """Run n layers, or until one changes the hidden state by no more than the tolerance."""
+        levels, memory = [], self.zero
+        for i in range(most):
             below = h
             h, memory = self._layer(t, i, older[self.call.plan.layers[i].dilation], below, memory)
             levels.append(h)
-            if solving and float((h - below).abs().max()) <= (tolerance or 0.0):
+            if tolerance is not None and float((h - below).abs().max()) <= tolerance:
                 break
         return levels, memory
 
