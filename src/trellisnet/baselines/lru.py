@@ -14,7 +14,6 @@ Long Sequences. ICML 2023, arXiv:2303.06349.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,8 +21,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from trellisnet.baselines.base import Baseline, BaselineOptions, state_at_ends
-from trellisnet.baselines.scan import scan
+from trellisnet.baselines.base import BaselineOptions
+from trellisnet.baselines.scan import ScanBody, scan
 from trellisnet.core.checks import positive, positive_int, probability
 
 
@@ -101,7 +100,7 @@ class LruBlock(nn.Module):
         return x + F.dropout(F.glu(y), self.dropout, self.training), states
 
 
-class LruBody(Baseline, LruOptions):
+class LruBody(ScanBody, LruOptions):
     """A stack of linear recurrent units as a body. Its state is (layers, B, N, 2): real and imaginary parts.
 
     >>> body = LruBody(3, hidden_size=8, state_size=5)
@@ -110,26 +109,7 @@ class LruBody(Baseline, LruOptions):
     ((10, 2, 8), (4, 2, 5, 2))
     """
 
-    input_scale = 6.0  # as for a trellis
-    output_size: int
     state_size: int
 
     def build(self, where: dict[str, Any]) -> None:
-        same = self.input_size == self.hidden_size
-        self.up = None if same else nn.Linear(self.input_size, self.hidden_size, **where)
-        self.blocks = nn.ModuleList(LruBlock(self, where) for _ in range(self.num_layers))
-        self.norm = nn.LayerNorm(self.hidden_size, **where)
-
-    def forward(
-        self, x: Tensor, state: Any = None, *, lengths: Sequence[int] | Tensor | None = None
-    ) -> tuple[Tensor, Any]:
-        """Run x (T, B, C) from a state (layers, B, N, 2); return outputs (T, B, O) and the new state.
-
-        With `lengths`, the state is the one at each sequence's own end, and outputs beyond it are zero.
-        """
-        x = x if self.up is None else self.up(x)
-        last = []
-        for i, block in enumerate(self.blocks):
-            x, states = block(x, None if state is None else state[i])
-            last.append(state_at_ends(states, lengths))
-        return self.project(self.norm(x), lengths), torch.stack(last)
+        self.stack(lambda: LruBlock(self, where), where)

@@ -10,16 +10,14 @@ L. Feng, F. Tung, M. O. Ahmed, Y. Bengio, H. Hajimirsadeghi: Were RNNs All We Ne
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from trellisnet.baselines.base import Baseline, BaselineOptions, state_at_ends
-from trellisnet.baselines.scan import scan
+from trellisnet.baselines.base import BaselineOptions
+from trellisnet.baselines.scan import ScanBody, scan
 from trellisnet.core.checks import positive_int, probability
 
 
@@ -74,34 +72,15 @@ class MinGruBlock(nn.Module):
         return x, h
 
 
-class MinGruBody(Baseline, MinGruOptions):
+class MinGruBody(ScanBody, MinGruOptions):
     """A stack of minimal GRUs as a body. Its state is h (layers, B, H).
 
+    >>> import torch
     >>> body = MinGruBody(3, hidden_size=8)
     >>> y, h = body(torch.randn(10, 2, 3))
     >>> tuple(y.shape), tuple(h.shape)
     ((10, 2, 8), (3, 2, 8))
     """
 
-    input_scale = 6.0  # as for a trellis
-    output_size: int
-
     def build(self, where: dict[str, Any]) -> None:
-        same = self.input_size == self.hidden_size
-        self.up = None if same else nn.Linear(self.input_size, self.hidden_size, **where)
-        self.blocks = nn.ModuleList(MinGruBlock(self, where) for _ in range(self.num_layers))
-        self.norm = nn.LayerNorm(self.hidden_size, **where)
-
-    def forward(
-        self, x: Tensor, state: Any = None, *, lengths: Sequence[int] | Tensor | None = None
-    ) -> tuple[Tensor, Any]:
-        """Run x (T, B, C) from a state h (layers, B, H); return outputs (T, B, O) and the new state.
-
-        With `lengths`, the state is the one at each sequence's own end, and outputs beyond it are zero.
-        """
-        x = x if self.up is None else self.up(x)
-        last = []
-        for i, block in enumerate(self.blocks):
-            x, h = block(x, None if state is None else state[i])
-            last.append(state_at_ends(h, lengths))
-        return self.project(self.norm(x), lengths), torch.stack(last)
+        self.stack(lambda: MinGruBlock(self, where), where)
