@@ -56,7 +56,9 @@ BAD_OPTIONS = [
 
 
 @pytest.mark.parametrize(
-    ("options", "error", "message"), BAD_OPTIONS, ids=lambda v: str(v) if isinstance(v, dict) else ""
+    ("options", "error", "message"),
+    BAD_OPTIONS,
+    ids=lambda v: str(v).split(" object at")[0] if isinstance(v, dict) else "",
 )
 def test_bad_options_are_named(options, error, message):
     with pytest.raises(error, match=message):
