@@ -54,7 +54,7 @@ class _Block(NamedTuple):
     pre: Tensor  # (B, G*H)
     below: Tensor | None  # (B, channels), what the newest tap reads of the layer below; None: zeros, or nothing
     views: Views  # of pre
-    memory: Tensor | None  # (B, H), of the level below, one dilation earlier
+    memory: Tensor | None  # (B, H), one dilation earlier: of the level below, with sweeps of the same level
     new_h: Tensor  # (B, H)
     new_c: Tensor | None
 
