@@ -9,6 +9,7 @@ import torch
 from measure import executed_products, interleaved, products, share_of_peak, training_step
 from peers import PIXELS, PlainTrellis, Shape
 from reference import assert_close, gradients
+from soak import soak
 from tokenise import CONTESTANTS, write_corpus
 from trellisnet import TrellisNet
 
@@ -61,6 +62,13 @@ def test_the_share_of_the_peak_is_the_median_of_pairs(monkeypatch):
     clock = accumulate(wait for counted in (5, 4, 90) for wait in (0, 10, 3, counted))
     monkeypatch.setattr("measure.time", SimpleNamespace(perf_counter=lambda: next(clock)))
     assert share_of_peak(lambda: None, SMALL, rounds=3) == pytest.approx(products(SMALL) / 5 / (2 * 2048**3 / 10))
+
+
+@pytest.mark.parametrize("path", ["layers", "sweeps"])
+def test_a_stream_does_not_drift(path):
+    found = soak(path, steps=200, chunk=20)
+    assert len(found.differences) == len(found.memory) == 10
+    assert max(found.differences) < 1e-12
 
 
 def test_tokenisers_agree(tmp_path, monkeypatch):

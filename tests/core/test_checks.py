@@ -23,6 +23,16 @@ def test_numpy_integers_are_integers():
     assert (cycle.dilation, cycle.groups) == ((1, 2), (2, 4))
 
 
+@pytest.mark.parametrize("kind", ["float16", "float32", "float64", "array", "tensor"])
+def test_numbers_of_numpy_and_torch_are_numbers(kind):
+    numpy = pytest.importorskip("numpy")
+    make_number = {"array": numpy.array, "tensor": torch.tensor}.get(kind) or getattr(numpy, kind)
+    net = TrellisNet(2, 6, 3, hidden_dropout=make_number(0.25), tolerance=make_number(0.5))
+    assert (net.hidden_dropout, net.tolerance) == (0.25, 0.5)
+    assert type(net.hidden_dropout) is type(net.tolerance) is float
+    net(torch.randn(5, 2, 2))
+
+
 GOOD = {"input_size": 2, "hidden_size": 6, "num_layers": 4}
 BAD_OPTIONS = [
     ({"input_size": 0}, ValueError, "input_size"),
@@ -51,6 +61,12 @@ BAD_OPTIONS = [
     ({"groups": [2, 4], "staggered": [4, 2]}, ValueError, "staggered"),
     ({"groups": [1, 1, 1, 1, 2]}, ValueError, "num_layers must be at least 5.*4"),
     ({"memory": "disk"}, ValueError, "memory.*'disk'"),
+    ({"dropout": 0.1}, TypeError, "dropout is not an option of TrellisNet: hidden_dropout drops channels"),
+    ({"proj_size": 3}, TypeError, "proj_size is not an option of TrellisNet: output_size=n"),
+    ({"bidirectional": True}, TypeError, "bidirectional is not an option.*models of whole sequences"),
+    ({"hiden_dropout": 0.1}, TypeError, "hiden_dropout is not an option of TrellisNet, did you mean 'hidden_dropout'"),
+    ({"hidden_dropout": torch.tensor([0.1])}, TypeError, "hidden_dropout"),
+    ({"hidden_dropout": torch.tensor(True)}, TypeError, "hidden_dropout"),
     ({"init": "zeros"}, ValueError, "init"),
 ]
 

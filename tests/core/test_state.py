@@ -162,3 +162,15 @@ def test_a_state_keeps_nothing_of_the_callers_memory():
     _, state = net(chunk)
     chunk.zero_()
     assert_close(state.x, x[-1:], 0.0)
+
+
+def test_a_state_is_taken_apart_as_that_of_an_lstm():
+    net, x = TrellisNet(3, 6, 4, dilation=[1, 2]), torch.randn(7, 2, 3)
+    y, (h, c) = net(x)
+    assert h.shape == c.shape == (1, 2, 6)
+    assert_close(h[0], y[-1])
+    _, (lstm_h, lstm_c) = torch.nn.LSTM(3, 6)(x)
+    assert (h.shape, c.shape) == (lstm_h.shape, lstm_c.shape)
+    assert_close(net(x, (h, c))[0], net(x, net(x)[1].repackage())[0])
+    with pytest.raises(TypeError, match=r"this state has no memory c.*write `y, state = net"):
+        _, (h, c) = TrellisNet(3, 6, 4, cell="tanh")(x)

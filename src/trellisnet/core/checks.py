@@ -7,10 +7,18 @@ import math
 import operator
 from collections.abc import Iterable, Sequence
 from numbers import Real
+from typing import Any
 
 LARGEST = 2**31 - 1  # of a size or a number of anything: more would fill any memory
 LARGEST_SEED = 2**63 - 1
 MOST_LAYERS = 2**16  # some hundred times as many as any published net
+OF_RNNS = {  # options of nn.LSTM that mean something else here, and what to use
+    "bidirectional": "a net that streams is causal; models of whole sequences have bidirectional=True "
+    "(TrellisClassifier, TrellisRegressor, SequenceLabeller, ...)",
+    "dropout": "hidden_dropout drops channels inside the net, weight_dropout entries of its kernel, and input_dropout "
+    "and output_dropout of a model channels before and after it",
+    "proj_size": "output_size=n makes the last n channels the output, without further weights",
+}
 
 
 def positive_int(name: str, value: object, minimum: int = 1, maximum: int = LARGEST) -> int:
@@ -53,11 +61,12 @@ def positive_ints(name: str, values: object) -> tuple[int, ...]:
 
 def probability(name: str, value: object) -> float:
     """Return `value` if it is a dropout probability in [0, 1)."""
-    if not isinstance(value, Real) or isinstance(value, bool):
+    number = _number(value)
+    if number is None:
         raise TypeError(f"{name} must be a number in [0, 1), got {value!r}")
-    if not 0 <= float(value) < 1:
+    if not 0 <= number < 1:
         raise ValueError(f"{name} must be in [0, 1), got {value}")
-    return float(value)
+    return number
 
 
 def boolean(name: str, value: object) -> bool:
@@ -86,17 +95,31 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     return f", did you mean {near[0]!r}?" if near else ""
 
 
+def unknown_option(option: str, known: Iterable[str]) -> str:
+    """What to use instead of an option that does not exist, or a similar name; may be empty."""
+    return f": {OF_RNNS[option]}" if option in OF_RNNS else suggestion(option, known)
+
+
 def positive(name: str, value: object) -> float:
     """Return `value` if it is a number above 0."""
-    if non_negative(name, value) == 0:
+    number = non_negative(name, value)
+    if number == 0:
         raise ValueError(f"{name} must be a number > 0, got {value}")
-    return float(value)  # type: ignore[arg-type]
+    return number
 
 
 def non_negative(name: str, value: object) -> float:
     """Return `value` if it is a number of at least 0."""
-    if not isinstance(value, Real) or isinstance(value, bool):
+    number = _number(value)
+    if number is None:
         raise TypeError(f"{name} must be a number >= 0, got {value!r}")
-    if not 0 <= float(value) < math.inf:
+    if not 0 <= number < math.inf:
         raise ValueError(f"{name} must be a number >= 0, got {value}")
-    return float(value)
+    return number
+
+
+def _number(value: Any) -> float | None:
+    """A number of Python, NumPy or torch, also as an array or tensor without dimensions; None if it is none."""
+    if getattr(value, "shape", None) == () and hasattr(value, "item"):
+        value = value.item()
+    return float(value) if isinstance(value, Real) and not isinstance(value, bool) else None

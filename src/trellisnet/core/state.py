@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
@@ -60,6 +60,19 @@ class TrellisState:
     def batch_size(self) -> int:
         """The number of sequences the state belongs to."""
         return self.h.shape[1]
+
+    def __iter__(self) -> Iterator[Tensor]:
+        """`y, (h, c) = net(x)` as with `nn.LSTM`: the pair `last`, each (1, B, H).
+
+        To continue a sequence exactly, pass the state itself: from a pair every level starts anew, as `repackage` says.
+
+        Raises:
+            TypeError: the cell keeps no memory c.
+        """
+        h, c = self.last
+        if c is None:
+            raise TypeError("this state has no memory c, because the cell keeps none: write `y, state = net(x)`")
+        return iter((h[None], c[None]))
 
     @property
     def last(self) -> tuple[Tensor, Tensor | None]:

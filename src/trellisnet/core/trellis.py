@@ -14,7 +14,7 @@ from torch.nn.utils.rnn import PackedSequence
 from trellisnet.core.batch import Sequences, read_sequences
 from trellisnet.core.call import Call
 from trellisnet.core.cells import Cell, make_cell
-from trellisnet.core.checks import boolean, layer_count, positive_int
+from trellisnet.core.checks import boolean, layer_count, positive_int, unknown_option
 from trellisnet.core.engine import run
 from trellisnet.core.forms import Form, plan_call, read_form
 from trellisnet.core.kernel import DenseKernel, Drop, Kernel, MixedGroupKernel, Weights
@@ -70,6 +70,10 @@ class TrellisNet(TrellisOptions, nn.Module):
     ) -> None:
         nn.Module.__init__(self)
         self.input_size = positive_int("input_size", input_size)
+        known = [field.name for field in fields(TrellisOptions)]
+        for option in options:
+            if option not in known:
+                raise TypeError(f"{option} is not an option of TrellisNet{unknown_option(option, known)}")
         TrellisOptions.__init__(self, *args, **options)
         self.batch_first = boolean("batch_first", batch_first)
         self.cell = make_cell(self.cell)

@@ -7,7 +7,7 @@ from dataclasses import fields
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from trellisnet.core.checks import one_of, suggestion
+from trellisnet.core.checks import one_of, unknown_option
 
 if TYPE_CHECKING:
     from torch import nn
@@ -59,7 +59,7 @@ def make_body(name: str, input_size: int, **options: Any) -> nn.Module:
     known = {*(field.name for field in fields(body_options(name))), "device", "dtype"}
     for option in options:
         if option not in known:
-            raise TypeError(f"{option} is not an option of the body {name!r}{suggestion(option, known)}")
+            raise TypeError(f"{option} is not an option of the body {name!r}{unknown_option(option, known)}")
     module: nn.Module = getattr(import_module(file), body)(input_size, **options)
     return module
 

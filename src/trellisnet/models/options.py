@@ -9,13 +9,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from trellisnet.core.checks import boolean, non_negative, one_of, positive_int, positive_ints, probability, suggestion
+from trellisnet.core.checks import (
+    boolean,
+    non_negative,
+    one_of,
+    positive_int,
+    positive_ints,
+    probability,
+    unknown_option,
+)
 
 HISTORIES = ("carry", "repackage", "discard")
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class SequenceOptions:
+class ModelOptions:
     """The options of every model beside those of its body.
 
     Args:
@@ -35,7 +43,23 @@ class SequenceOptions:
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class LanguageOptions(SequenceOptions):
+class SequenceOptions(ModelOptions):
+    """The options of a model of sequences beside those of its body: those of `ModelOptions`, and
+
+    Args:
+        bidirectional: a second net of the same kind reads the sequences from their ends to their starts, and the
+            model reads the outputs of both. For whole sequences: a call neither takes nor gives a state.
+    """
+
+    bidirectional: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.bidirectional = boolean("bidirectional", self.bidirectional)
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class LanguageOptions(ModelOptions):
     """The options of a language model beside those of its body.
 
     Args:
@@ -100,7 +124,9 @@ def split_options(options: Mapping[str, Any], *kinds: type[Any]) -> list[dict[st
     known = set().union(*names)
     for option in options:
         if option not in known:
-            hint = "; sequences always come as (B, T, ...)" if option == "batch_first" else suggestion(option, known)
+            hint = (
+                "; sequences always come as (B, T, ...)" if option == "batch_first" else unknown_option(option, known)
+            )
             raise TypeError(f"{option} is not an option of this model{hint}")
     return [{name: value for name, value in options.items() if name in own} for own in names]
 

@@ -7,20 +7,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
 from trellisnet.core.checks import boolean, positive_int
 from trellisnet.core.precision import without_autocast
-from trellisnet.models.body import State, check_body, detach, run_body, run_depths
+from trellisnet.models.bidirectional import Lengths, run_both, run_both_depths, twin_of
+from trellisnet.models.body import State, check_body, detach
 from trellisnet.models.dropout import channel_mask, masked
 from trellisnet.models.heads.base import affine, at_least_single, to_compute
 from trellisnet.models.options import SequenceOptions, aux_weight_for, split_options
 from trellisnet.models.pretrained import Pretrained
 
-Lengths = Sequence[int] | Tensor | None
+Readable = Tensor | PackedSequence | NDArray[Any]  # what `predict` reads
 
 
 @dataclass
@@ -41,7 +44,10 @@ class SequenceOutput:
 
 
 class SequenceModel(Pretrained):
-    """A body and a linear map of its output, at the last step of each sequence or at every step."""
+    """A body and a linear map of its output, at the last step of each sequence or at every step.
+
+    A bidirectional model has a second body, `reverse`, which reads the sequences backwards.
+    """
 
     each_step = False
 
@@ -50,9 +56,11 @@ class SequenceModel(Pretrained):
         (own,) = split_options(options, SequenceOptions)
         self.options = SequenceOptions(**own)
         self.net = check_body(body)
+        self.reverse = twin_of(body) if self.options.bidirectional else None
         self.aux_weight = aux_weight_for(body, self.options.aux_weight)
         place = next(body.parameters(), torch.empty(0))
-        self.readout = nn.Linear(self.net.output_size, values, device=place.device, dtype=place.dtype)
+        features = self.net.output_size * (1 if self.reverse is None else 2)
+        self.readout = nn.Linear(features, values, device=place.device, dtype=place.dtype)
 
     @abstractmethod
     def _check_targets(self, targets: Tensor, prediction: Tensor) -> Tensor:
@@ -86,7 +94,8 @@ class SequenceModel(Pretrained):
         if self.training:
             steps_first = masked(steps_first, channel_mask(steps_first, self.options.input_dropout))
         with_aux = self.training and targets is not None and bool(self.aux_weight)
-        out = run_body(self.net, steps_first, state, lengths=lengths, tail=self._steps, depth=depth, aux=with_aux)
+        options: dict[str, Any] = {"lengths": lengths, "tail": self._steps, "depth": depth, "aux": with_aux}
+        out = run_both(self.net, self.reverse, steps_first, state, **options)
         mask = channel_mask(out.output, self.options.output_dropout) if self.training else None
         prediction = self._read_out(masked(out.output, mask))
         result = SequenceOutput(prediction, state=detach(out.state))
@@ -111,7 +120,8 @@ class SequenceModel(Pretrained):
         """
         with self.reading():
             x, lengths = _padded(x, lengths)
-            outputs, _ = run_depths(self.net, x.transpose(0, 1), depths=depths, lengths=lengths, tail=self._steps)
+            options: dict[str, Any] = {"depths": depths, "lengths": lengths, "tail": self._steps}
+            outputs = run_both_depths(self.net, self.reverse, x.transpose(0, 1), **options)
             results = [SequenceOutput(self._read_out(output)) for output in outputs]
             if targets is not None:
                 inside = None if lengths is None or not self.each_step else _not_padding(lengths, x)
@@ -119,6 +129,16 @@ class SequenceModel(Pretrained):
                     checked = self._check_targets(targets, result.prediction)
                     result.loss = self._loss(result.prediction, checked, inside)
             return results
+
+    def _predict(self, x: Readable, lengths: Lengths) -> Tensor:
+        """Return the prediction for a tensor, a `PackedSequence` or a NumPy array, without dropout."""
+        if isinstance(x, np.ndarray):
+            if x.dtype.kind not in "fiu":
+                raise TypeError(f"x must be an array of numbers, got {x.dtype}")
+            x = torch.from_numpy(np.array(x)).to(self.readout.weight)  # a copy: torch warns about read-only arrays
+        with self.reading():
+            prediction: Tensor = self(x, lengths=lengths).prediction
+            return prediction
 
     @property
     def _steps(self) -> int | None:
@@ -176,11 +196,9 @@ class SequenceClassifier(SequenceModel):
     def _arguments(self) -> dict[str, Any]:
         return {"num_classes": self.num_classes, **vars(self.options)}
 
-    def predict(self, x: Tensor | PackedSequence, lengths: Lengths = None) -> Tensor:
-        """Return the most probable label of each sequence (B), without dropout."""
-        with self.reading():
-            labels: Tensor = self(x, lengths=lengths).prediction.argmax(dim=1)
-            return labels
+    def predict(self, x: Readable, lengths: Lengths = None) -> Tensor:
+        """Return the most probable label of each sequence (B), without dropout; x may be a NumPy array."""
+        return self._predict(x, lengths).argmax(dim=1)
 
     def _check_targets(self, targets: Tensor, prediction: Tensor) -> Tensor:
         if not isinstance(targets, Tensor) or targets.is_floating_point() or targets.shape != prediction.shape[:1]:
@@ -213,11 +231,9 @@ class SequenceRegressor(SequenceModel):
     def _arguments(self) -> dict[str, Any]:
         return {"num_values": self.readout.out_features, "each_step": self.each_step, **vars(self.options)}
 
-    def predict(self, x: Tensor | PackedSequence, lengths: Lengths = None) -> Tensor:
-        """Return the values in the shape of a call's `prediction`, without dropout."""
-        with self.reading():
-            values: Tensor = self(x, lengths=lengths).prediction
-            return values
+    def predict(self, x: Readable, lengths: Lengths = None) -> Tensor:
+        """Return the values in the shape of a call's `prediction`, without dropout; x may be a NumPy array."""
+        return self._predict(x, lengths)
 
     def _check_targets(self, targets: Tensor, prediction: Tensor) -> Tensor:
         expected = tuple(prediction.shape)
@@ -263,11 +279,9 @@ class SequenceLabeller(SequenceModel):
     def _arguments(self) -> dict[str, Any]:
         return {"num_labels": self.readout.out_features, **vars(self.options)}
 
-    def predict(self, x: Tensor | PackedSequence, lengths: Lengths = None) -> Tensor:
-        """Return the probability of each label at each step (B, T, labels), without dropout."""
-        with self.reading():
-            probabilities: Tensor = self(x, lengths=lengths).prediction.sigmoid()
-            return probabilities
+    def predict(self, x: Readable, lengths: Lengths = None) -> Tensor:
+        """Return the probability of each label at each step (B, T, labels), without dropout; x may be a NumPy array."""
+        return self._predict(x, lengths).sigmoid()
 
     def _check_targets(self, targets: Tensor, prediction: Tensor) -> Tensor:
         expected = tuple(prediction.shape)

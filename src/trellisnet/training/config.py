@@ -11,7 +11,7 @@ from typing_extensions import Self
 
 from trellisnet.data.kinds import Kind
 from trellisnet.models.bodies import BODIES, body_options
-from trellisnet.models.options import LanguageOptions, SequenceOptions
+from trellisnet.models.options import LanguageOptions, ModelOptions, SequenceOptions
 from trellisnet.training.depths import Depth
 
 TEXT_DEFAULTS: dict[str, Any] = {"steps": 64, "evaluation": "streaming", "sample": 400}  # options that only text has
@@ -110,7 +110,7 @@ class GivenModel(ModelConfig):
     options: dict[str, Any]
 
 
-def around_body(kind: Kind) -> tuple[type[BuiltModel], type[SequenceOptions]]:
+def around_body(kind: Kind) -> tuple[type[BuiltModel], type[ModelOptions]]:
     """The dataclasses that declare a model's options, except those of its body, for a kind of data."""
     return (BuiltModel, SequenceOptions) if kind == "sequences" else (LanguageConfig, LanguageOptions)
 

@@ -109,6 +109,7 @@ class SequenceData:
         input_scale, target_scale: the standardisation of inputs and targets, if there is one.
         each_step: of "regression": targets (B, T, D) at every step, not only (B, D) of the whole sequence.
         form: how the user's own file was read, to read others in the same way.
+        ahead: the targets are later inputs, so that a model must not read the sequences backwards.
     """
 
     name: str
@@ -122,6 +123,7 @@ class SequenceData:
     target_scale: Scale | None = None
     each_step: bool = False
     form: SeriesForm = SeriesForm()
+    ahead: bool = False
 
     def facts(self) -> dict[str, Any]:
         """All but the sequences themselves, in types that JSON knows."""

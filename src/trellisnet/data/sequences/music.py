@@ -69,4 +69,4 @@ def load_music(root: str | Path | None = None, *, collection: str = "jsb") -> Se
     variables = parse_cells(path.read_bytes(), path)
     splits = {split: MusicItems(variables[f"{split}data"]) for split in ("train", "valid", "test")}
     notes = tuple(str(LOWEST + i) for i in range(NOTES))
-    return SequenceData(f"music-{collection}", "labels", NOTES, NOTES, splits, NOTE, notes)
+    return SequenceData(f"music-{collection}", "labels", NOTES, NOTES, splits, NOTE, notes, ahead=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import torch
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from trellisnet.data.sequences.given import padded
 from trellisnet.data.sequences.inputs import read_inputs
 from trellisnet.models.body import nests_depths
 from trellisnet.models.pretrained import Pretrained, reading
+from trellisnet.models.sequence import SequenceModel
 from trellisnet.training.config import TEXT_DEFAULTS, Config
 from trellisnet.training.distribution import Workers
 from trellisnet.training.metrics import LOSS
@@ -60,6 +61,8 @@ class SequenceTask(Task):
         for size, (got, expected) in self.sizes().items():
             if got != expected:
                 raise ValueError(f"model must have {size} = {expected} for the data {name}, got {got}")
+        if self.data.ahead and cast("SequenceModel", self.model).options.bidirectional:
+            raise ValueError(f"bidirectional must be false for the data {name}, whose targets are later inputs")
 
     def _try_model(self) -> None:
         """Call the user's module on two sequences, to raise errors before training starts."""
