@@ -16,6 +16,7 @@ from trellisnet.core.call import Call
 from trellisnet.core.cells import Cell, make_cell
 from trellisnet.core.checks import boolean, layer_count, positive_int, unknown_option
 from trellisnet.core.engine import run
+from trellisnet.core.explain import Explanation, explain
 from trellisnet.core.forms import Form, plan_call, read_form
 from trellisnet.core.kernel import DenseKernel, Drop, Kernel, MixedGroupKernel, Weights
 from trellisnet.core.options import TrellisOptions, declared_by
@@ -113,10 +114,10 @@ class TrellisNet(TrellisOptions, nn.Module):
         """
         return self.receptive_field_at(None)
 
-    def receptive_field_at(self, depth: int | None) -> int | None:
-        """The receptive field of a call of this depth."""
+    def receptive_field_at(self, depth: int | None, path: str | None = None) -> int | None:
+        """The receptive field of a call of this depth and path; default those of the net."""
         spans = self.state_form.spans(self.num_layers if depth is None else layer_count("depth", depth))
-        if self.path != "layers":
+        if (path or self.path) != "layers":
             return None
         if self.groups is None:
             return 1 + sum(spans)
@@ -124,6 +125,24 @@ class TrellisNet(TrellisOptions, nn.Module):
         # back; the first group of the output decides how many such layers there are
         crossings = sum(b.channels.stop <= self.hidden_size - self.output_size for b in self.kernel.blocks)
         return 1 + sum(sorted(spans[1:])[min(crossings, len(spans) - 1) :])
+
+    def explain(
+        self,
+        steps: int,
+        batch_size: int = 1,
+        *,
+        tail: int | None = None,
+        depth: int | None = None,
+        path: str | None = None,
+    ) -> Explanation:
+        """What a call on sequences of n steps costs: receptive field, cells, multiply-adds, memory, one streamed step.
+
+        Nothing is computed but the plan of the call. An LSTM and a TCN with as many parameters stand beside it.
+
+        >>> print(TrellisNet(1, 32, num_layers=8, dilation=[1, 2, 4, 8]).explain(784, tail=1).trellis.cells)
+        113
+        """
+        return explain(self, steps, batch_size, tail, depth, path)
 
     @property
     def nested_depths(self) -> bool:

@@ -176,6 +176,11 @@ class LanguageModel(TextMethods):
     def _output_mask(self, output: Tensor) -> Tensor | None:
         return channel_mask(output, self.options.output_dropout) if self.training else None
 
+    def wanted_steps(self, steps: int) -> int | None:
+        """How many of the last steps of a training window of n steps have a loss; None: all."""
+        horizon = self.options.horizon if self.options.history == "discard" else None
+        return None if horizon is None else steps - horizon
+
     def _tail(self, ids: Tensor, state: State) -> int:
         """Return the number of steps after the context of the history "discard"."""
         horizon = self.options.horizon

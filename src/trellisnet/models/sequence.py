@@ -145,6 +145,10 @@ class SequenceModel(Pretrained):
         """The number of last steps that predict; None: all."""
         return None if self.each_step else 1
 
+    def wanted_steps(self, steps: int) -> int | None:
+        """How many of the last steps of a sequence of n steps predict; None: all."""
+        return self._steps
+
     def _read_out(self, output: Tensor) -> Tensor:
         """Map an output (T, B, D) to (B, T, values), or (1, B, D) to (B, values)."""
         with without_autocast(output.device.type):

@@ -22,12 +22,14 @@ def recipe_names() -> list[str]:
 
 
 def load_recipe(name: str, _extended_by: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The values of a recipe, by name or by path of a YAML file; unchecked, see `reading.checked`.
+    """The values of a recipe, by name, path of a YAML file, or folder of a run; unchecked, see `reading.checked`.
 
     The key `extends` names another recipe, or a file in the same folder; its values are the defaults. A run's
     config.yaml is a recipe too.
     """
     path = Path(name) if name.endswith((".yaml", ".yml")) else FOLDER / f"{name}.yaml"
+    if not path.is_file() and (config := Path(name) / "config.yaml").is_file():
+        path = config
     if not path.is_file():
         if path.parent == FOLDER:
             raise ValueError(f"unknown recipe {name!r}{suggestion(name, recipe_names())}; see `trellisnet recipes`")
@@ -37,6 +39,8 @@ def load_recipe(name: str, _extended_by: tuple[str, ...] = ()) -> dict[str, Any]
     own = read_mapping(path)
     if "version" in own:
         own = current_form(own, str(path))
+        if "options" in own["model"]:
+            raise ValueError(f"{path.parent} was started from Python: only the program has its model and data")
     parent = own.pop("extends", None)
     if parent is None:
         return own

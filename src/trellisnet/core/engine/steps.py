@@ -34,7 +34,8 @@ class _Steps:
         # of the last level, the context first
         self.hidden, self.memory = ([zero] * self.span if z is None else list(z.unbind()) for z in contexts)
         self.newest_tap = len(call.plan.layers[0].taps) - 1
-        alike = call.inject_every == 1 and len({layer.dilation for layer in call.plan.layers}) == 1
+        self.dilations = {layer.dilation for layer in call.plan.layers}
+        alike = call.inject_every == 1 and len(self.dilations) == 1
         self.group_by_group = len(call.blocks) > 1 and alike and call.tolerance is None
 
     def run(self) -> tuple[Outputs, Iterations]:
@@ -57,7 +58,7 @@ class _Steps:
     def _step(self, t: int) -> tuple[list[Tensor], Tensor, int]:
         """The hidden states of all levels at step t, the last memory (B, H), and the number of layers."""
         call = self.call
-        older = {layer.dilation: self._older(t, layer.dilation) for layer in call.plan.layers}
+        older = {dilation: self._older(t, dilation) for dilation in self.dilations}
         if call.tolerance is None:
             levels, memory = self._layers(t, older, call.depth, self.zero)
             return levels, memory, call.depth
