@@ -170,20 +170,20 @@ def not_installed_with_it():
 # In an isolated interpreter: the installed wheel comes first, and what its dependencies do not bring is hidden.
 HIDE = """
 import sys
+from importlib.machinery import PathFinder
 
 folder, hidden = sys.argv[1], set(sys.argv[2].split())
 sys.path.insert(0, folder)
 asked = []
 
 
-class Hide:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in hidden:
-            asked.append(name)
-            raise ModuleNotFoundError(f"{name} is not a dependency", name=name)
+def find_spec(name, path=None, target=None, found=PathFinder.find_spec):
+    if name.partition(".")[0] not in hidden:
+        return found(name, path, target)
+    asked.append(name)  # and not found, as where it is not installed: who only looks whether it is there gets an answer
 
 
-sys.meta_path.insert(0, Hide())
+PathFinder.find_spec = staticmethod(find_spec)
 """
 
 IMPORT = """
