@@ -42,7 +42,9 @@ def _tiny(monkeypatch):
     monkeypatch.setattr(report, "has_matplotlib", lambda: False)  # reports of runs take longer than the runs
     monkeypatch.setattr(contest_report, "has_matplotlib", lambda: False)
     ticks = count()
-    monkeypatch.setattr(clock, "time", SimpleNamespace(monotonic=lambda: float(next(ticks))))
+    monkeypatch.setattr(
+        clock, "time", SimpleNamespace(monotonic=lambda: float(next(ticks)), process_time=lambda: next(ticks) / 2)
+    )
 
 
 def versus(folder, bodies=BODIES, *more):
@@ -151,6 +153,15 @@ def test_a_rate_that_diverges_is_not_chosen(tmp_path, monkeypatch, capsys):
     assert "gru: all pilots diverged" in capsys.readouterr().err
 
 
+def test_a_contest_by_cpu_time(tmp_path):
+    assert versus(tmp_path, "lstm", *ONE, "--clock", "cpu") == 0
+    results = json.loads((tmp_path / "results.json").read_text())
+    (one,) = results["contestants"]
+    assert (results["clock"], one["steps"], one["seconds_per_step"]) == ("cpu", [60], 0.5)
+    assert "--training.clock cpu" in one["commands"][0]
+    assert "0.5 minutes of CPU time each" in (tmp_path / "report.html").read_text()
+
+
 def test_options_with_lists_and_of_training(tmp_path):
     assert versus(tmp_path, "trellis:num_layers=4;dilation=[1,2];training.clip=1,lstm:hidden_size=9", *ONE) == 0
     trellis, lstm = json.loads((tmp_path / "results.json").read_text())["contestants"]
@@ -184,6 +195,8 @@ def test_other_terms_need_another_folder(tmp_path, capsys):
         (["--bodies", "lstm", "--seeds", "0"], "--seeds must be an integer >= 1, got 0"),
         (["--bodies", "lstm", "--factor", "1"], "--factor must be a number > 1, got 1"),
         (["--bodies", "lstm", "--training.epochs", "3"], "versus sets training.epochs .*: use --minutes"),
+        (["--bodies", "lstm", "--training.clock", "cpu"], "versus sets training.clock .*: use --clock"),
+        (["--bodies", "lstm", "--clock", "sun"], "clock.*sun"),
         (["--bodies", "lstm", "--training.clip", "0"], "contestant lstm: training.clip must be a number > 0"),
         (["--bodies", "lstm", "--seds", "3"], "unknown flag --seds, did you mean '--seeds'?"),
         (["--minutes", "3"], "required: bodies"),

@@ -25,7 +25,9 @@ def _one_second_per_step(monkeypatch):
     monkeypatch.setattr(Progress, "say", lambda self, text: self.log(text))
     monkeypatch.setattr(tasks, "load", lambda name, **options: tiny_text())
     ticks = count()
-    monkeypatch.setattr(clock, "time", SimpleNamespace(monotonic=lambda: float(next(ticks))))
+    monkeypatch.setattr(
+        clock, "time", SimpleNamespace(monotonic=lambda: float(next(ticks)), process_time=lambda: next(ticks) / 4)
+    )
 
 
 def entries(run, kind):
@@ -64,6 +66,13 @@ def test_evaluations_by_the_clock(tmp_path):
     run = fit.train_new(tiny_config(epochs=99, minutes=0.5, evaluate_minutes=0.1), "run", tmp_path / "run")
     steps = len(tasks.make_task(run.config).train_batches(Workers()))
     assert [entry["step"] for entry in entries(run, "valid")] == sorted({6, 12, 18, 24, 30, steps})
+
+
+def test_the_time_of_the_cores(tmp_path):
+    """Steps that take a quarter of the time of their cores."""
+    run = fit.train_new(tiny_config(epochs=99, minutes=0.25, clock="cpu"), "run", tmp_path / "run")
+    last = run.metrics()[-1]
+    assert (last["step"], last["seconds"]) == (60, 15)
 
 
 @pytest.mark.parametrize("stop", [3, 8, 20, 29])
@@ -131,6 +140,7 @@ def test_a_run_may_leave_the_test_split_alone(tmp_path, monkeypatch):
         ({"minutes": 0}, "training.minutes must be a number > 0, got 0"),
         ({"minutes": 1.0, "evaluate_minutes": 0.0}, "training.evaluate_minutes must be a number > 0, got 0"),
         ({"evaluate_minutes": 1.0}, "training.evaluate_minutes belongs to training.minutes: got 1"),
+        ({"clock": "cpu"}, "training.clock belongs to training.minutes: got cpu"),
         ({"minutes": 1.0, "depths": [(0.5, 2)]}, "training.depths counts epochs"),
     ],
 )

@@ -14,12 +14,13 @@ from trellisnet.commands.experiment import read_experiment
 from trellisnet.commands.printing import print_table
 from trellisnet.core.checks import one_of, positive, positive_int
 from trellisnet.models.bodies import BODIES
-from trellisnet.training.config import Config
+from trellisnet.training.config import ClockName, Config
 
 OWN = {  # flags of a recipe that this command sets
     "model.body": "--bodies",
     "model.parameters": "--parameters",
     "training.minutes": "--minutes",
+    "training.clock": "--clock",
     "training.epochs": "--minutes",
     "training.evaluate_every": "--minutes",
     "training.evaluate_minutes": "--minutes",
@@ -38,6 +39,7 @@ def versus(
     rates: int = 3,
     factor: float = 2.0,
     pilot_minutes: float | None = None,
+    clock: ClockName = "wall",
     folder: str | None = None,
     flags: dict[str, str],
 ) -> int:
@@ -60,6 +62,7 @@ def versus(
         rates: number of learning rates to try, around that of the recipe; 1: no pilots.
         factor: factor between neighbouring learning rates.
         pilot_minutes: training time of a pilot; default a fifth of --minutes.
+        clock: what the minutes count: wall, or cpu, the time that the cores spend on it, for machines with other work.
         folder: folder for the runs, the report and results.json; default `runs/versus-RECIPE`.
         flags: the flags that change the recipe.
     """
@@ -83,6 +86,7 @@ def versus(
         positive_int("--rates", rates),
         _above_one("--factor", factor),
         positive_int("--seeds", seeds),
+        clock,
     )
     place = Path("runs") / f"versus-{Path(recipe).stem}" if folder is None else Path(folder)
     wanted = {} if parameters is None else {"model.parameters": f"{parameters:g}"}

@@ -74,6 +74,8 @@ def _check_numbers(training: TrainingConfig) -> None:
             positive(f"training.{name}", getattr(training, name))
     if training.evaluate_minutes is not None and training.minutes is None:
         raise ValueError(f"training.evaluate_minutes belongs to training.minutes: got {training.evaluate_minutes:g}")
+    if training.clock != "wall" and training.minutes is None:
+        raise ValueError(f"training.clock belongs to training.minutes: got {training.clock}")
     if training.minutes is not None and any(share < 1 for share, _ in training.depths):
         raise ValueError(
             f"training.depths counts epochs, and with training.minutes their number is not known: got "

@@ -5,8 +5,13 @@ from __future__ import annotations
 import math
 import time
 
-from trellisnet.training.config import TrainingConfig
+from trellisnet.training.config import ClockName, TrainingConfig
 from trellisnet.training.distribution import Workers
+
+
+def now(clock: ClockName) -> float:
+    """Seconds since some moment: of time, or of time that the cores spent on this process, all threads together."""
+    return time.process_time() if clock == "cpu" else time.monotonic()
 
 
 class Clock:
@@ -17,6 +22,7 @@ class Clock:
 
     def __init__(self, config: TrainingConfig, workers: Workers) -> None:
         self.workers = workers
+        self.name = config.clock
         self.budget = None if config.minutes is None else 60 * config.minutes
         self.interval = math.inf if config.evaluate_minutes is None else 60 * config.evaluate_minutes
         self.used = 0.0  # seconds
@@ -24,14 +30,14 @@ class Clock:
 
     def start(self) -> None:
         """Start to count."""
-        self._since = time.monotonic()
+        self._since = now(self.name)
 
     def stop(self) -> bool:
         """Stop to count; return whether the time is up or an evaluation is due."""
         if self.budget is None:
             return False
         before = self.used
-        self.used = self.workers.broadcast(self.used + time.monotonic() - self._since)
+        self.used = self.workers.broadcast(self.used + now(self.name) - self._since)
         return self.is_up or self.used // self.interval > before // self.interval
 
     @property

@@ -157,6 +157,9 @@ def documented(declared: Any) -> dict[str, str]:
     return texts
 
 
+ClockName = Literal["wall", "cpu"]
+
+
 @dataclass
 class TrainingConfig:
     """Options of training.
@@ -165,6 +168,8 @@ class TrainingConfig:
         epochs: passes over the training split; with `minutes` the upper bound.
         minutes: time budget of training, summed over resumptions; evaluation and checkpoints do not count. `warmup` and
             the schedules cosine and linear then follow the larger of the shares of the steps and of the time.
+        clock: with `minutes`: wall, or cpu: the time that the cores spend on this process, all threads together. On a
+            machine with other work, cpu is fair.
         batch_size: number of sequences, or of columns of a text, over all processes.
         steps: text only: steps per window that count in the loss; default 64.
         accumulate: split each batch into n parts and accumulate their gradients, to save memory.
@@ -203,6 +208,7 @@ class TrainingConfig:
 
     epochs: int = 10
     minutes: float | None = None
+    clock: ClockName = "wall"
     batch_size: int = 32
     steps: int | None = None
     accumulate: int = 1

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import re
 import statistics
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,7 +18,8 @@ import torch
 
 from trellisnet.models.body import for_inference, needs_state, run_body
 from trellisnet.training.checks import check_config
-from trellisnet.training.config import Config
+from trellisnet.training.clock import now
+from trellisnet.training.config import ClockName, Config
 from trellisnet.training.fit import train_in
 from trellisnet.training.loop import NotANumberError
 from trellisnet.training.reporting.summary import Summary, summarise
@@ -42,6 +42,7 @@ class Terms:
         rates: number of learning rates that pilots try; 1: no pilots.
         factor: between neighbouring rates; one of the rates is the contestant's own.
         seeds: number of runs per contestant, with different seeds.
+        clock: what the minutes count, wall or cpu.
     """
 
     minutes: float
@@ -49,6 +50,7 @@ class Terms:
     rates: int = 3
     factor: float = 2.0
     seeds: int = 3
+    clock: ClockName = "wall"
 
     def rates_around(self, rate: float) -> list[float]:
         """The learning rates to try, in ascending order.
@@ -92,26 +94,26 @@ class Contestant:
 
     def pilot(self, terms: Terms, rate: float) -> tuple[Path, Config]:
         """Folder and configuration of a pilot; it does not read the test split."""
-        changes = {"minutes": terms.pilot_minutes, "learning_rate": rate, "test": False}
+        changes = {"minutes": terms.pilot_minutes, "clock": terms.clock, "learning_rate": rate, "test": False}
         return self.folder / f"pilot-{rate:g}", self._changed(**changes)
 
     def final(self, terms: Terms, rate: float, number: int) -> tuple[Path, Config]:
         """Folder and configuration of one of the final runs, counted from 0."""
         seed = self.config.training.seed + number
-        changes = {"minutes": terms.minutes, "learning_rate": rate, "seed": seed}
+        changes = {"minutes": terms.minutes, "clock": terms.clock, "learning_rate": rate, "seed": seed}
         return self.folder / f"seed-{seed}", self._changed(**changes, evaluate_minutes=terms.minutes / EVALUATIONS)
 
     def _changed(self, **changes: Any) -> Config:
         limits: dict[str, Any] = {"epochs": MOST_EPOCHS, "evaluate_every": MOST_EPOCHS}
         return replace(self.config, training=replace(self.config.training, **limits, **changes))
 
-    def streamed_step(self) -> float:
+    def streamed_step(self, clock: ClockName) -> float:
         """Seconds per step of a stream of the body, one sequence; measured once per contest."""
         self.folder.mkdir(parents=True, exist_ok=True)
         place = Run(self.folder, self.config)
         known = place.read_json(STREAM)
         if known is None:
-            known = {"seconds": time_of_streamed_step(self.model.net)}
+            known = {"seconds": time_of_streamed_step(self.model.net, clock)}
             place.write_json(STREAM, known)
         return float(known["seconds"])
 
@@ -125,17 +127,17 @@ def folder_name(name: str) -> str:
     return re.sub(r"[^\w.=+-]+", "-", name).strip("-")
 
 
-def time_of_streamed_step(body: Any) -> float:
+def time_of_streamed_step(body: Any, clock: ClockName = "wall") -> float:
     """Seconds per step of a stream of one sequence from its beginning: the median of a few streams."""
     x = torch.ones(1, 1, body.input_size)
     times = []
     with torch.no_grad():
         fast = for_inference(body.eval())
         for _ in range(STREAMS):
-            state, started = None, time.perf_counter()
+            state, started = None, now(clock)
             for _ in range(STREAMED):
                 state = needs_state(fast, run_body(fast, x, state).state)
-            times.append((time.perf_counter() - started) / STREAMED)
+            times.append((now(clock) - started) / STREAMED)
     return statistics.median(times)
 
 

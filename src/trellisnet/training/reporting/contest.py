@@ -21,7 +21,7 @@ from trellisnet.training.tables import published
 
 RESULTS = "results.json"
 HEAD = ("", "parameters", "rate", "seeds", "valid", "test", "steps", "ms per step", "µs streamed", "published")
-SET_BY_CONTEST = ("epochs", "minutes", "evaluate_every", "evaluate_minutes", "learning_rate", "seed")
+SET_BY_CONTEST = ("epochs", "minutes", "clock", "evaluate_every", "evaluate_minutes", "learning_rate", "seed")
 
 
 class Standing:
@@ -40,7 +40,7 @@ class Standing:
         found = [] if self.rate is None else final_runs(contestant, terms, self.rate)
         self.summaries: list[Summary] = [summary for summary, _ in found]
         self.step_seconds = statistics.mean(seconds for _, seconds in found) if found else None
-        self.streamed = contestant.streamed_step() if found else None
+        self.streamed = contestant.streamed_step(terms.clock) if found else None
 
     @property
     def at_edge(self) -> bool:
@@ -136,7 +136,8 @@ def write_results(folder: Path, facts: Mapping[str, Any], standings: Sequence[St
     content = {**facts, "metric": metric.name, "contestants": [standing.facts() for standing in standings]}
     with replacing(folder / RESULTS) as (file,):
         file.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    title = f"{facts['recipe']}: {len(standings)} bodies, {facts['minutes']:g} minutes each"
+    of_what = "minutes of CPU time" if facts["clock"] == "cpu" else "minutes"
+    title = f"{facts['recipe']}: {len(standings)} bodies, {facts['minutes']:g} {of_what} each"
     ordered = sorted(standings, key=lambda standing: standing.judged)
     edges = [standing.contestant.name for standing in ordered if standing.at_edge]
     rates = standings[0].terms.rates
