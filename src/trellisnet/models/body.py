@@ -125,6 +125,13 @@ def run_body(
     return BodyOutput(output, after, cast("Tensor", result[2]) if aux else None)
 
 
+def at_ends(out: BodyOutput, lengths: Sequence[int] | Tensor | None) -> BodyOutput:
+    """The last step of each sequence of whole outputs, as a call with `tail=1` returns it."""
+    ends = check_lengths(lengths, *out.output.shape[:2])
+    aux = None if out.aux is None else torch.stack([_last(level, 1, ends) for level in out.aux])
+    return BodyOutput(_last(out.output, 1, ends), None, aux)
+
+
 def nests_depths(body: nn.Module) -> bool:
     """Whether one call gives the outputs at several depths: see `nested_depths` of the protocol."""
     return bool(getattr(body, "nested_depths", False))

@@ -13,6 +13,7 @@ from trellisnet.core.checks import (
     boolean,
     non_negative,
     one_of,
+    positive,
     positive_int,
     positive_ints,
     probability,
@@ -49,13 +50,32 @@ class SequenceOptions(ModelOptions):
     Args:
         bidirectional: a second net of the same kind reads the sequences from their ends to their starts, and the
             model reads the outputs of both. For whole sequences: a call neither takes nor gives a state.
+        reconstruct_steps: in training, a decoder also reconstructs the n inputs before a random step of each sequence
+            from the body's output at that step: the auxiliary loss of r-LSTMs (Trinh et al., 2018); default none. Not
+            with `bidirectional`, where every output has seen them.
+        reconstruct_weight: weight of this loss; default 1.
+        reconstruct_size: width of the decoder, an LSTM of two layers; default 128.
     """
 
     bidirectional: bool = False
+    reconstruct_steps: int | None = None
+    reconstruct_weight: float | None = None
+    reconstruct_size: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.bidirectional = boolean("bidirectional", self.bidirectional)
+        if self.bidirectional and self.reconstruct_steps is not None:
+            raise ValueError(f"reconstruct_steps needs bidirectional=False: got {self.reconstruct_steps} and True")
+        for name in ("reconstruct_weight", "reconstruct_size"):
+            if self.reconstruct_steps is None and (value := getattr(self, name)) is not None:
+                raise ValueError(f"{name} needs reconstruct_steps: got {name}={value} and reconstruct_steps=None")
+        if self.reconstruct_steps is not None:
+            positive_int("reconstruct_steps", self.reconstruct_steps)
+            self.reconstruct_weight = 1.0 if self.reconstruct_weight is None else self.reconstruct_weight
+            self.reconstruct_weight = positive("reconstruct_weight", self.reconstruct_weight)
+            if self.reconstruct_size is not None:
+                positive_int("reconstruct_size", self.reconstruct_size)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -17,11 +17,12 @@ from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 from trellisnet.core.checks import boolean, positive_int
 from trellisnet.core.precision import without_autocast
 from trellisnet.models.bidirectional import Lengths, run_both, run_both_depths, twin_of
-from trellisnet.models.body import State, check_body, detach
+from trellisnet.models.body import State, at_ends, check_body, detach
 from trellisnet.models.dropout import channel_mask, masked
 from trellisnet.models.heads.base import affine, at_least_single, to_compute
 from trellisnet.models.options import SequenceOptions, aux_weight_for, split_options
 from trellisnet.models.pretrained import Pretrained
+from trellisnet.models.reconstruction import reconstruction_for
 
 Readable = Tensor | PackedSequence | NDArray[Any]  # what `predict` reads
 
@@ -59,8 +60,10 @@ class SequenceModel(Pretrained):
         self.reverse = twin_of(body) if self.options.bidirectional else None
         self.aux_weight = aux_weight_for(body, self.options.aux_weight)
         place = next(body.parameters(), torch.empty(0))
+        where: dict[str, Any] = {"device": place.device, "dtype": place.dtype}
         features = self.net.output_size * (1 if self.reverse is None else 2)
-        self.readout = nn.Linear(features, values, device=place.device, dtype=place.dtype)
+        self.readout = nn.Linear(features, values, **where)
+        self.reconstruction = reconstruction_for(self.net, self.options, where)
 
     @abstractmethod
     def _check_targets(self, targets: Tensor, prediction: Tensor) -> Tensor:
@@ -90,12 +93,18 @@ class SequenceModel(Pretrained):
             depth: number of layers; default the body's own. Not every body accepts it.
         """
         x, lengths = _padded(x, lengths)
-        steps_first = x.transpose(0, 1)
+        steps_first = read = x.transpose(0, 1)
+        learns = self.training and targets is not None
         if self.training:
-            steps_first = masked(steps_first, channel_mask(steps_first, self.options.input_dropout))
-        with_aux = self.training and targets is not None and bool(self.aux_weight)
-        options: dict[str, Any] = {"lengths": lengths, "tail": self._steps, "depth": depth, "aux": with_aux}
-        out = run_both(self.net, self.reverse, steps_first, state, **options)
+            read = masked(read, channel_mask(read, self.options.input_dropout))
+        reconstruction = self.reconstruction if learns else None
+        options: dict[str, Any] = {"lengths": lengths, "depth": depth, "aux": learns and bool(self.aux_weight)}
+        if reconstruction is None:
+            out = run_both(self.net, self.reverse, read, state, tail=self._steps, **options)
+        else:
+            out = run_both(self.net, self.reverse, read, state, **options)
+            told = reconstruction(steps_first, out.output, None if lengths is None else torch.as_tensor(lengths))
+            out = out if self.each_step else at_ends(out, lengths)
         mask = channel_mask(out.output, self.options.output_dropout) if self.training else None
         prediction = self._read_out(masked(out.output, mask))
         result = SequenceOutput(prediction, state=detach(out.state))
@@ -106,6 +115,8 @@ class SequenceModel(Pretrained):
             if out.aux is not None and len(out.aux):
                 aux = [self._loss(self._read_out(masked(level, mask)), targets, inside) for level in out.aux]
                 parts["aux"] = self.aux_weight * torch.stack(aux).sum()
+            if reconstruction is not None:
+                parts["reconstruction"] = self.options.reconstruct_weight * told
             result.loss = torch.stack(list(parts.values())).sum()
             result.parts = {name: part.detach() for name, part in parts.items()}
         return result

@@ -13,7 +13,7 @@ from trellisnet.training.values import load_yaml
 
 FILE = Path(__file__).parents[1] / "tables.yaml"
 HEAD = ("system", "size", "published", "ours", "command")
-NOT_RUN, NO_BODY = "not run", "not available yet"
+NOT_RUN = "not run"
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Row:
     published: float | None
     body: str
     recipe: str
-    overrides: Mapping[str, Any] | None
+    overrides: Mapping[str, Any]
     ours: Ours | None
     evaluate: Mapping[str, Any] = field(default_factory=dict)
     note: str | None = None
@@ -53,12 +53,12 @@ class Row:
     @property
     def flags(self) -> list[str]:
         """The overrides as flags of `trellisnet train`."""
-        return [part for key, value in (self.overrides or {}).items() for part in (f"--{key}", _text(value))]
+        return [part for key, value in self.overrides.items() for part in (f"--{key}", _text(value))]
 
     @property
-    def command(self) -> str | None:
-        """The command that trains our version; None if it does not exist yet."""
-        return None if self.overrides is None else shlex.join(["trellisnet", "train", self.recipe, *self.flags])
+    def command(self) -> str:
+        """The command that trains our version."""
+        return shlex.join(["trellisnet", "train", self.recipe, *self.flags])
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class PaperTable:
                 ours = f"{self.measure.formatted(row.ours.result)} ({row.ours.parameters:g}M)"
             size = "-" if row.size is None else f"{row.size:g}M"
             command = row.ours.command if row.ours is not None else row.command
-            yield f"{row.system} ({row.citation})", size, published, ours, command or NO_BODY
+            yield f"{row.system} ({row.citation})", size, published, ours, command
 
 
 def _text(value: Any) -> str:
@@ -134,11 +134,10 @@ def as_markdown(tables: list[PaperTable]) -> str:
         parts.append(f"### Table {table.table}: {table.title}\n\n{table.metric.capitalize()}, {direction} is better.\n")
         parts.append(f"| {' | '.join(HEAD)} |\n|{'---|' * len(HEAD)}")
         for row, texts in zip(table.rows, table.texts(), strict=True):
-            command = texts[-1] if texts[-1] == NO_BODY else f"`{texts[-1]}`"
             flags = " ".join(f"--{name} {_text(value)}" for name, value in row.evaluate.items())
             more = [f"then `trellisnet evaluate RUN {flags}`"] if flags else []
-            more += [row.note] if row.note and row.overrides is not None else []
+            more += [row.note] if row.note else []
             more += [] if row.ours is None else [f"{row.ours.date}, {row.ours.machine}"]
-            parts.append(f"| {' | '.join(texts[:-1])} | {'; '.join([command, *more])} |")
+            parts.append(f"| {' | '.join(texts[:-1])} | {'; '.join([f'`{texts[-1]}`', *more])} |")
         parts.append("")
     return "\n".join(parts)
