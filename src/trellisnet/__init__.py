@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from trellisnet.models.evaluation import DynamicEvaluation as DynamicEvaluation
     from trellisnet.models.evaluation import gradient_statistics as gradient_statistics
     from trellisnet.models.language import LanguageModel as LanguageModel
+    from trellisnet.models.seq2seq import Seq2Seq as Seq2Seq
+    from trellisnet.models.seq2seq import TrellisSeq2Seq as TrellisSeq2Seq
     from trellisnet.models.sequence import SequenceClassifier as SequenceClassifier
     from trellisnet.models.sequence import SequenceLabeller as SequenceLabeller
     from trellisnet.models.sequence import SequenceRegressor as SequenceRegressor
@@ -35,6 +37,7 @@ _HOMES = {
     "ContinuousCache": "models.evaluation",
     "DynamicEvaluation": "models.evaluation",
     "LanguageModel": "models.language",
+    "Seq2Seq": "models.seq2seq",
     "SequenceClassifier": "models.sequence",
     "SequenceLabeller": "models.sequence",
     "SequenceRegressor": "models.sequence",
@@ -43,6 +46,7 @@ _HOMES = {
     "TrellisLM": "models.trellis",
     "TrellisNet": "core.trellis",
     "TrellisRegressor": "models.trellis",
+    "TrellisSeq2Seq": "models.seq2seq",
     "TrellisState": "core.state",
     "Vocabulary": "vocabulary",
     "fit": "training.fit",

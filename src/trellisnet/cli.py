@@ -17,6 +17,7 @@ COMMANDS = {
     "evaluate": "evaluate a trained model on any split, with any protocol",
     "predict": "write predictions of a trained model for new data to a file",
     "generate": "continue prompts with a trained language model",
+    "translate": "translate lines of text with a trained translator",
     "explain": "say what a recipe or a run costs: receptive field, cells, multiply-adds, memory",
     "recipes": "list the recipes, with the paper's results and sizes",
     "ablate": "train a recipe with one ingredient removed at a time (table 6 of the paper)",

@@ -115,14 +115,14 @@ class Vocabulary:
         return json.dumps(content, ensure_ascii=False, indent=0)
 
     @classmethod
-    def load(cls, folder: str | Path) -> Vocabulary:
-        """Read the `vocabulary.json` of a folder.
+    def load(cls, folder: str | Path, name: str = FILE_NAME) -> Vocabulary:
+        """Read the vocabulary of a folder, by default from `vocabulary.json`.
 
         Raises:
             FileNotFoundError: there is no such file.
             ValueError: it is not a vocabulary.
         """
-        path = Path(folder) / FILE_NAME
+        path = Path(folder) / name
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
             return cls(content["tokens"], content["kind"], content.get("merges"))

@@ -7,7 +7,7 @@ from trellisnet.data.kinds import KINDS
 def test_the_names_of_all_datasets():
     assert set(DATASETS) == {
         *("ptb-word", "ptb-char", "wikitext-2", "wikitext-103", "seq-mnist", "perm-mnist", "seq-cifar10"),
-        *("music", "copy-memory", "adding", "python-library", "text", "series", "ts"),
+        *("music", "copy-memory", "adding", "python-library", "text", "series", "ts", "multi30k", "translation"),
     }
 
 

@@ -16,9 +16,9 @@ from trellisnet.training.tasks import make_task
 PAPER = ["char-ptb", "perm-mnist", "seq-cifar10", "seq-mnist", "wikitext-103"]
 PAPER += ["word-ptb", "word-ptb-large", "word-ptb-mos", "word-ptb-mos-large"]
 SMALL = ["adding", "char-ptb-small", "copy-memory", "demo", "jsb-small", "nottingham-small", "perm-mnist-small"]
-SMALL += ["word-ptb-small"]
+SMALL += ["multi30k-small", "word-ptb-small"]
 SWEEPS = ["char-ptb-sweeps", "word-ptb-sweeps"]
-TEMPLATES = ["my-labels", "my-series", "my-text"]
+TEMPLATES = ["my-labels", "my-series", "my-text", "my-translation"]
 
 
 def config_of(name, *flags):

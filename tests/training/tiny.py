@@ -8,6 +8,7 @@ import numpy as np
 from trellisnet.data import SequenceData, TextData
 from trellisnet.data.batches import Items
 from trellisnet.data.kinds import KINDS
+from trellisnet.data.translation.data import PairData, PairItems
 from trellisnet.training.config import Config, DataConfig, TrainingConfig, model_config
 from trellisnet.vocabulary import Vocabulary
 
@@ -57,6 +58,17 @@ def tiny_sequences(task="classification", items=48, steps=9, channels=2, ragged=
     return SequenceData("tiny", task, *sizes, splits)
 
 
+def tiny_pairs(items=60):
+    """Sentences of words, and the same words backwards."""
+    generator = np.random.default_rng(0)
+    words = ["<eos>", "<unk>", *"abcde"]
+    rows = [generator.integers(2, 7, generator.integers(1, 6)).tolist() for _ in range(items)]
+    sources, targets = [[*row, 0] for row in rows], [[*reversed(row), 0] for row in rows]
+    parts = {"train": slice(0, items), "valid": slice(0, items // 3), "test": slice(items // 3, items // 2)}
+    splits = {name: PairItems(sources[part], targets[part]) for name, part in parts.items()}
+    return PairData("tiny", Vocabulary(words, "words"), Vocabulary(words, "words"), splits)
+
+
 def tiny_config(model=None, text=True, **training):
     options = {"epochs": 2, "batch_size": 4, "log_every": 3, "learning_rate": 0.01, "evaluation_batch": 4}
     options |= {"steps": 6, "sample": 5} if text else {}
@@ -71,6 +83,8 @@ def tiny_data(name):
     """In the place of one of the package's datasets, something like it."""
     if name in ("ptb-word", "wikitext-2", "wikitext-103"):
         return tiny_text("words", tokens=2000, words=20)
+    if KINDS[name] == "pairs":
+        return tiny_pairs(300)
     if name in ("ptb-char", "python-library", "text"):
         return tiny_text("characters", tokens=2000, words=90)
     tasks = {"series": "regression", "adding": "regression", "copy-memory": "tokens", "music": "labels"}

@@ -18,6 +18,9 @@ if TYPE_CHECKING:  # the options of a dataset are read without torch, so that `-
     from torch import Tensor
 
 
+SORTED = 50  # batches that are sorted by length together: enough to save padding, few enough to stay random
+
+
 @dataclass(frozen=True)
 class Batch:
     """The sequences of one training step.
@@ -180,9 +183,11 @@ class Items(ABC):
 
     Attributes:
         lengths: length of each sequence, or None if all are equal.
+        by_length: shuffled batches are of sequences of similar length, which saves padding.
     """
 
     lengths: NDArray[np.int64] | None = None
+    by_length: bool = False
 
     @abstractmethod
     def __len__(self) -> int:
@@ -274,6 +279,22 @@ class ItemBatches(Batches):
         if self._order is None or self._order[0] != self.epoch:
             order = np.arange(len(self.items))
             if self.shuffle:
-                order = np.random.default_rng([self.seed, self.epoch]).permutation(order)
+                generator = np.random.default_rng([self.seed, self.epoch])
+                order = generator.permutation(order)
+                if self.items.by_length and self.items.lengths is not None:
+                    order = _by_length(order, self.items.lengths, self.batch_size, generator)
             self._order = self.epoch, order
         return self._order[1]
+
+
+def _by_length(
+    order: NDArray[np.int64], lengths: NDArray[np.int64], batch_size: int, generator: np.random.Generator
+) -> NDArray[np.int64]:
+    """Sort each `SORTED` batches of a shuffled order by length, then shuffle the whole batches."""
+    span = SORTED * batch_size
+    parts = np.split(order, range(span, len(order), span))
+    ordered = [part[np.argsort(lengths[part], kind="stable")] for part in parts]
+    whole = np.concatenate(ordered)
+    count = len(order) // batch_size
+    batches, rest = whole[: count * batch_size].reshape(count, batch_size), whole[count * batch_size :]
+    return np.concatenate([generator.permutation(batches).reshape(-1), rest])

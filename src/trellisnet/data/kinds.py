@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Literal
 
 # text: one long stream of words or characters. tokens: sequences of tokens with an answer at some steps.
-# sequences: sequences of numbers with labels or numbers as answers.
-Kind = Literal["text", "tokens", "sequences"]
+# sequences: sequences of numbers with labels or numbers as answers. pairs: sentences and their translations.
+Kind = Literal["text", "tokens", "sequences", "pairs"]
 
 KINDS: dict[str, Kind] = {
     "ptb-word": "text",
@@ -23,4 +23,6 @@ KINDS: dict[str, Kind] = {
     "text": "text",
     "series": "sequences",
     "ts": "sequences",
+    "multi30k": "pairs",
+    "translation": "pairs",
 }

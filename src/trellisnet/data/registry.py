@@ -21,8 +21,11 @@ from trellisnet.data.text.corpora import CORPORA, load_corpus
 from trellisnet.data.text.data import TextData
 from trellisnet.data.text.library import load_library
 from trellisnet.data.text.own import load_text
+from trellisnet.data.translation.data import PairData
+from trellisnet.data.translation.multi30k import load_multi30k
+from trellisnet.data.translation.own import load_translation
 
-DATASETS: dict[str, Callable[..., TextData | SequenceData]] = {
+DATASETS: dict[str, Callable[..., TextData | SequenceData | PairData]] = {
     **{name: partial(load_corpus, name) for name in CORPORA},
     "seq-mnist": partial(load_mnist, permuted=False),
     "perm-mnist": partial(load_mnist, permuted=True),
@@ -34,6 +37,8 @@ DATASETS: dict[str, Callable[..., TextData | SequenceData]] = {
     "text": load_text,
     "series": load_series,
     "ts": load_ts,
+    "multi30k": load_multi30k,
+    "translation": load_translation,
 }
 
 
@@ -87,13 +92,13 @@ def _without_path(hint: Any) -> Any:
     return reduce(or_, kinds) if Path in get_args(hint) else hint
 
 
-def load(name: str, root: str | Path | None = None, **options: Any) -> TextData | SequenceData:
+def load(name: str, root: str | Path | None = None, **options: Any) -> TextData | SequenceData | PairData:
     """Load a dataset by name.
 
     Args:
         name: one of `DATASETS`: a benchmark ("ptb-word", "ptb-char", "wikitext-2", "wikitext-103", "seq-mnist",
-            "perm-mnist", "seq-cifar10", "music"), a stress test ("copy-memory", "adding"), "python-library", or your
-            own "text", "series" or "ts".
+            "perm-mnist", "seq-cifar10", "music", "multi30k"), a stress test ("copy-memory", "adding"),
+            "python-library", or your own "text", "series", "ts" or "translation".
         root: a folder to search first for the files of a benchmark.
         options: options of the dataset: the parameters of its function in `DATASETS`.
 
@@ -112,7 +117,7 @@ def load(name: str, root: str | Path | None = None, **options: Any) -> TextData 
         pick(f"option of the dataset {name!r}", option, known)
     if "root" in inspect.signature(loader).parameters:
         options["root"] = root
-    elif root is not None and name in ("text", "series", "ts"):
+    elif root is not None and name in ("text", "series", "ts", "translation"):
         raise ValueError(f"root belongs to the benchmarks' files; the dataset {name!r} needs path")
     for option, declared in known.items():
         if declared.needed and option not in options:

@@ -7,7 +7,9 @@ from typing import Any
 from trellisnet.models.bodies import body_options, make_body
 from trellisnet.models.language import LanguageModel
 from trellisnet.models.options import LanguageOptions, SequenceOptions, split_options
+from trellisnet.models.seq2seq import Seq2Seq
 from trellisnet.models.sequence import SequenceClassifier, SequenceLabeller, SequenceRegressor
+from trellisnet.models.translation import end_of_sentence
 from trellisnet.models.trellis import TrellisClassifier, TrellisLM, TrellisRegressor
 from trellisnet.vocabulary import Vocabulary
 
@@ -48,3 +50,18 @@ def build_labeller(body: str, input_size: int, num_labels: int, **options: Any) 
     """Build a labeller of every step on a named body; `options` are those of `SequenceOptions` and of the body."""
     own, net = split_options(options, SequenceOptions, body_options(body))
     return SequenceLabeller(make_body(body, input_size, **net), num_labels, **own)
+
+
+def build_seq2seq(body: str, source: Vocabulary, target: Vocabulary, embedding_size: int, **options: Any) -> Seq2Seq:
+    """Build a translator on a named body; equal vocabularies share an embedding."""
+    return Seq2Seq(
+        len(source),
+        len(target),
+        embedding_size,
+        body=body,
+        start=end_of_sentence(target),
+        shared=source == target,
+        source_vocabulary=source,
+        target_vocabulary=target,
+        **options,
+    )

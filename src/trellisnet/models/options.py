@@ -134,6 +134,32 @@ class LanguageOptions(ModelOptions):
         return {name: getattr(self, name) for name in ("tied", "experts", "latent_dropout", "cutoffs")}
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
+class Seq2SeqOptions:
+    """The options of a sequence-to-sequence model beside those of its body.
+
+    Args:
+        attention_heads: number of heads of the attention over the source; a divisor of the body's output size.
+        bidirectional: the encoder also reads the source from its end, with a net of its own.
+        label_smoothing: share of the target's probability that is spread over all tokens in the training loss.
+        input_dropout: dropout of channels of the embeddings, one mask per sentence.
+        output_dropout: dropout of channels after the upper decoder, one mask per sentence.
+    """
+
+    attention_heads: int = 1
+    bidirectional: bool = True
+    label_smoothing: float = 0.1
+    input_dropout: float = 0.0
+    output_dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.attention_heads = positive_int("attention_heads", self.attention_heads)
+        self.bidirectional = boolean("bidirectional", self.bidirectional)
+        self.label_smoothing = probability("label_smoothing", self.label_smoothing)
+        self.input_dropout = probability("input_dropout", self.input_dropout)
+        self.output_dropout = probability("output_dropout", self.output_dropout)
+
+
 def split_options(options: Mapping[str, Any], *kinds: type[Any]) -> list[dict[str, Any]]:
     """Sort options by the dataclass that declares them, one dictionary per dataclass.
 

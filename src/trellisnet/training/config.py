@@ -11,7 +11,7 @@ from typing_extensions import Self
 
 from trellisnet.data.kinds import Kind
 from trellisnet.models.bodies import BODIES, body_options
-from trellisnet.models.options import LanguageOptions, ModelOptions, SequenceOptions
+from trellisnet.models.options import LanguageOptions, ModelOptions, Seq2SeqOptions, SequenceOptions
 from trellisnet.training.depths import Depth
 
 TEXT_DEFAULTS: dict[str, Any] = {"steps": 64, "evaluation": "streaming", "sample": 400}  # options that only text has
@@ -89,7 +89,7 @@ class BuiltModel(ModelConfig):
 
 @dataclass(kw_only=True)
 class LanguageConfig(BuiltModel):
-    """Options of every language model.
+    """Options of every language model and translator.
 
     Args:
         embedding_size: channels of the embedding; default `hidden_size`, or for copy-memory one per symbol.
@@ -110,8 +110,10 @@ class GivenModel(ModelConfig):
     options: dict[str, Any]
 
 
-def around_body(kind: Kind) -> tuple[type[BuiltModel], type[ModelOptions]]:
+def around_body(kind: Kind) -> tuple[type[BuiltModel], type[ModelOptions | Seq2SeqOptions]]:
     """The dataclasses that declare a model's options, except those of its body, for a kind of data."""
+    if kind == "pairs":
+        return LanguageConfig, Seq2SeqOptions
     return (BuiltModel, SequenceOptions) if kind == "sequences" else (LanguageConfig, LanguageOptions)
 
 

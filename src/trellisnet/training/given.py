@@ -10,6 +10,7 @@ from trellisnet.data.registry import load
 from trellisnet.data.sequences.data import SequenceData
 from trellisnet.data.sequences.given import Split, from_arrays
 from trellisnet.data.text.data import TextData
+from trellisnet.data.translation.data import PairData
 from trellisnet.training.config import DataConfig
 from trellisnet.training.reading import checked_options
 
@@ -19,7 +20,7 @@ HELD_BACK = 0.1  # share of arrays that is used for validation
 
 def read_data(
     data: Any, valid: Split = None, test: Split = None, classes: int | None = None, seed: int = 0
-) -> tuple[DataConfig, TextData | SequenceData]:
+) -> tuple[DataConfig, TextData | SequenceData | PairData]:
     """The configuration and the dataset for any form of data that `fit` accepts.
 
     Args:
@@ -39,7 +40,7 @@ def read_data(
     for name, split in (("valid", valid), ("test", test)):
         if split is not None:
             raise ValueError(f"{name} belongs to arrays (x, y); a dataset has its own splits: got {name}={split!r}")
-    if isinstance(data, (TextData, SequenceData)):
+    if isinstance(data, (TextData, SequenceData, PairData)):
         return DataConfig(GIVEN), data
     options: dict[str, Any] = {"name": data} if isinstance(data, str) else data
     if not isinstance(options, Mapping) or not isinstance(options.get("name"), str):

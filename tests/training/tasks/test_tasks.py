@@ -1,15 +1,17 @@
 """What all tasks have in common, and that a new one needs nothing but its own file and a line of the registry."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
 
-from tiny import tiny_config, tiny_sequences, tiny_text
+from tiny import tiny_config, tiny_pairs, tiny_sequences, tiny_text
 from trellisnet.baselines.rnn import GruBody
 from trellisnet.models.language import LanguageModel
 from trellisnet.models.sequence import SequenceClassifier, SequenceLabeller, SequenceRegressor
 from trellisnet.training import fit, tasks
+from trellisnet.training.config import DataConfig, model_config
 from trellisnet.training.metrics import Metric
 from trellisnet.training.progress import Progress
 from trellisnet.training.reporting.summary import formatted, summarise
@@ -23,12 +25,22 @@ def _quiet(monkeypatch):
 
 
 def data_of(name):
+    if name == "translation":
+        return tiny_pairs()
     return tiny_text() if name == "language" else tiny_sequences(name)
+
+
+def config_of(name):
+    """A tiny experiment of a task."""
+    config = tiny_config(text=name == "language")
+    if name != "translation":
+        return config
+    return replace(config, data=DataConfig("translation"), model=model_config("gru", "pairs")(hidden_size=6))
 
 
 @pytest.mark.parametrize("name", TASKS)
 def test_a_task_knows_its_metrics(name):
-    task = make_task(tiny_config(text=name == "language"), data_of(name))
+    task = make_task(config_of(name), data_of(name))
     metrics = task.evaluate_alone("valid")
     assert {task.metric.name, *(metric.name for metric in task.others)} == set(metrics)
     assert task.judged_by(metrics) == task.metric.judged(metrics[task.metric.name])
@@ -43,9 +55,9 @@ def test_words_are_judged_by_perplexity_and_characters_by_bits():
     assert LanguageTask(tiny_config(), tiny_text("characters")).metric.name == "bits"
 
 
-@pytest.mark.parametrize("name", ["classification", "labels", "regression", "tokens"])
+@pytest.mark.parametrize("name", ["classification", "labels", "regression", "tokens", "translation"])
 def test_ways_of_evaluation_belong_to_text(name):
-    task = make_task(tiny_config(text=False), data_of(name))
+    task = make_task(config_of(name), data_of(name))
     with pytest.raises(ValueError, match=f"evaluation belongs to language models: got 'windows' for {name}"):
         task.protocol("windows")
     with pytest.raises(ValueError, match=f"belong to language models, not {name}"):

@@ -28,18 +28,8 @@ class BpeTokeniser(Tokeniser):
     separators = b"\n"  # a piece depends on its neighbours within a line, never on other lines
 
     def __init__(self, training: Iterable[FileRange], size: int) -> None:
-        tokenizers = require_tokenizers()
-        if size < 256:
-            raise ValueError(f"vocabulary_size must be at least 256, the number of bytes, got {size}")
-        learner = make_tokenizer({}, [])
-        trainer = tokenizers.trainers.BpeTrainer(
-            vocab_size=size, initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(), show_progress=False
-        )
-        learner.train_from_iterator(_lines(training), trainer)
-        learned = json.loads(learner.to_str())["model"]
-        self._index: dict[str, int] = learned["vocab"]
-        self.merges = [(left, right) for left, right in learned["merges"]]
-        self._tokenizer = learner
+        self._index, self.merges = learn_pieces(_lines(training), size)
+        self._tokenizer = make_tokenizer(self._index, self.merges)
 
     def __call__(self, block: bytes) -> NDArray[np.uint32]:
         """Return the ids of the pieces of a text of whole lines."""
@@ -53,6 +43,31 @@ class BpeTokeniser(Tokeniser):
     def kept(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return all ids, so that the vocabulary can encode any other text."""
         return np.arange(len(self._index))
+
+
+def learn_pieces(lines: Iterable[list[str]], size: int) -> tuple[dict[str, int], list[tuple[str, str]]]:
+    """Learn pieces of words.
+
+    Args:
+        lines: blocks of lines.
+        size: number of pieces, including the 256 bytes.
+
+    Returns:
+        The id of each piece, and the merges in order.
+
+    Raises:
+        ValueError: `size` is below 256.
+    """
+    tokenizers = require_tokenizers()
+    if size < 256:
+        raise ValueError(f"vocabulary_size must be at least 256, the number of bytes, got {size}")
+    learner = make_tokenizer({}, [])
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=size, initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(), show_progress=False
+    )
+    learner.train_from_iterator(lines, trainer)
+    learned = json.loads(learner.to_str())["model"]
+    return learned["vocab"], [(left, right) for left, right in learned["merges"]]
 
 
 def _lines(file_ranges: Iterable[FileRange]) -> Iterator[list[str]]:

@@ -101,30 +101,39 @@ def scatter_chart(title: str, points: Sequence[Point], x_label: str = "", y_labe
     return chart(title, WIDTH, WIDTH, fill)
 
 
-def heat_map(title: str, labels: Sequence[str], counts: Sequence[Sequence[float]], x_label: str, y_label: str) -> str:
-    """A square matrix of counts, coloured by shares per row, with numbers if they fit."""
-    size = max(len(labels), 1)
-    names = [_shortened(visible(label), LONGEST_LABEL) for label in labels]
-    longest = max(map(len, names), default=1)
+def heat_map(
+    title: str,
+    labels: Sequence[str],
+    counts: Sequence[Sequence[float]],
+    x_label: str,
+    y_label: str,
+    columns: Sequence[str] | None = None,
+) -> str:
+    """A matrix of counts, coloured by shares per row, with numbers if they fit; `columns`: default as the rows."""
+    columns = labels if columns is None else columns
+    size = max(len(labels), len(columns), 1)
+    rows, names = ([_shortened(visible(label), LONGEST_LABEL) for label in each] for each in (labels, columns))
+    longest = max(map(len, [*rows, *names]), default=1)
     cell = (WIDTH - 60 - LETTER * longest) / size  # in pixels, approximately
     numbered = cell > LETTER * (len(f"{max(map(max, counts), default=0):g}") + 0.5)
 
     def fill(axes: Axes) -> None:
         from matplotlib.patches import Rectangle  # noqa: PLC0415
 
-        axes.set(aspect="equal", xlim=(0, size), ylim=(size, 0), xlabel=x_label, ylabel=y_label)
+        axes.set(
+            aspect="equal", xlim=(0, max(len(names), 1)), ylim=(max(len(rows), 1), 0), xlabel=x_label, ylabel=y_label
+        )
         axes.grid(False)
         axes.spines[:].set(visible=True, color=LIGHT["line"])
         axes.xaxis.tick_top()
         axes.xaxis.set_label_position("top")
-        places = range(0, len(names), math.ceil(size / MOST_LABELS))
-        shown: dict[str, Any] = {"ticks": [i + 0.5 for i in places], "labels": [names[i] for i in places]}
+        every = math.ceil(size / MOST_LABELS)
         upright: dict[str, Any] = {"rotation": 90, "rotation_mode": "anchor", "ha": "left", "va": "center"}
-        axes.set_xticks(**shown, **(upright if longest * LETTER > cell * places.step else {}))
-        axes.set_yticks(**shown)
+        axes.set_xticks(**_labels_at(names, every), **(upright if longest * LETTER > cell * every else {}))
+        axes.set_yticks(**_labels_at(rows, every))
         for i, j, count, share in _shares(counts):
             strength = math.sqrt(share)  # the root keeps rare errors visible
-            text = f"{y_label} {visible(labels[i])}, {x_label} {visible(labels[j])}: {count:g} ({share:.1%})"
+            text = f"{y_label} {visible(labels[i])}, {x_label} {visible(columns[j])}: {count:g} ({share:.1%})"
             look: dict[str, Any] = {"color": LIGHT["blue"], "alpha": strength, "linewidth": 0, "gid": TOOLTIP + text}
             axes.add_artist(
                 Rectangle((j, i), 1, 1, in_layout=False, **look)
@@ -134,6 +143,12 @@ def heat_map(title: str, labels: Sequence[str], counts: Sequence[Sequence[float]
                 axes.text(j + 0.5, i + 0.5, f"{count:g}", ha="center", va="center_baseline", color=colour)
 
     return chart(title, WIDTH, WIDTH, fill)
+
+
+def _labels_at(names: Sequence[str], every: int) -> dict[str, Any]:
+    """The places and texts of the labels of rows or columns, every n-th of them."""
+    places = range(0, len(names), every)
+    return {"ticks": [i + 0.5 for i in places], "labels": [names[i] for i in places]}
 
 
 def _shares(counts: Sequence[Sequence[float]]) -> list[tuple[int, int, float, float]]:

@@ -36,6 +36,7 @@ def write_report(run: Run) -> Path:
         section("Learning curves", _curves(summary) if drawn else f"<p class='soft'>The {escaped(MISSING)}</p>"),
         section("Quality over depth", *_depths(summary, drawn)),
         section("Samples", *_samples(summary.result.get("samples") or [])),
+        section("Attention", *(_attention(each) for each in summary.result.get("attention") or [] if drawn)),
         section("Confusion matrix", _confusion(summary.result.get("confusion")) if drawn else ""),
         section("Predictions", _predictions(summary.result.get("predictions")) if drawn else ""),
         section("History", *(f"<p>This run was {escaped(sentence)}.</p>" for sentence in _history(run))),
@@ -180,6 +181,13 @@ def _confusion(confusion: Mapping[str, Any] | None) -> str:
         return f"<p>{len(labels)} classes are too many to draw; result.json has the counts.</p>"
     drawing = heat_map("Which class was taken for which", labels, confusion["counts"], "predicted", "true")
     return figure(drawing, "The stronger the colour, the larger the share of the row.")
+
+
+def _attention(alignment: Mapping[str, Any]) -> str:
+    source, target, weights = (alignment[name] for name in ("source", "target", "weights"))
+    title = "What each token of the translation reads"
+    drawing = heat_map(title, target, weights, "source", "translation", columns=source)
+    return figure(drawing, "Shares of the attention over the source sentence, the mean over the heads.")
 
 
 def _predictions(predictions: Mapping[str, Sequence[float]] | None) -> str:
