@@ -66,6 +66,7 @@ class PairData:
         splits: "train", "valid" and "test".
         note: facts that readers of results need.
         task: what is learned from it.
+        ahead: whether targets are later inputs, as in `SequenceData`.
     """
 
     name: str
@@ -74,6 +75,7 @@ class PairData:
     splits: Mapping[str, PairItems]
     note: str = ""
     task: ClassVar[str] = "translation"
+    ahead: ClassVar[bool] = False
 
     def facts(self) -> dict[str, Any]:
         """All but the sentences and the vocabularies, in types that JSON knows."""
