@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from tiny import tiny_config, tiny_text
-from trellisnet.training import checks, fit, tasks
+from trellisnet.training import fit, tasks, trackers
 from trellisnet.training.progress import Progress
 
 
@@ -65,7 +65,7 @@ def test_what_was_written_after_a_checkpoint_is_not_there_twice(tmp_path, monkey
 
 
 def test_without_the_package_nothing_is_begun(tmp_path, monkeypatch):
-    monkeypatch.setattr(checks, "find_spec", lambda name: None)
-    with pytest.raises(ImportError, match=r"training\.tensorboard needs the tensorboard package, of the extra"):
+    monkeypatch.setattr(trackers, "find_spec", lambda name: None)
+    with pytest.raises(ImportError, match=r"trackers=tensorboard needs the tensorboard package, of the extra"):
         fit.train_new(tiny_config(tensorboard=True), "run", tmp_path / "run")
     assert not (tmp_path / "run").exists()

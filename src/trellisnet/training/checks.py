@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-
 from trellisnet.core.checks import boolean, layer_count, non_negative, positive, positive_int, seed_number
 from trellisnet.models.bodies import BODIES, chooses_depth
 from trellisnet.training.config import Config, TrainingConfig
+from trellisnet.training.trackers import check_tracker
 
 
 def check_config(config: Config, processes: int = 1) -> None:
@@ -29,8 +28,10 @@ def check_config(config: Config, processes: int = 1) -> None:
             f"training.momentum belongs to training.optimiser=sgd: got training.momentum={training.momentum} and "
             f"training.optimiser={training.optimiser}"
         )
-    if training.tensorboard and find_spec("tensorboard") is None:
-        raise ImportError("training.tensorboard needs the tensorboard package, of the extra 'tensorboard'")
+    for name in training.trackers:
+        check_tracker("training.trackers", name)
+    if training.tensorboard:
+        check_tracker("training.trackers", "tensorboard")
     _check_depths(training)
     if training.depths and config.model.body in BODIES and not chooses_depth(config.model.body):
         raise ValueError(

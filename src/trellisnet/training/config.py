@@ -204,7 +204,9 @@ class TrainingConfig:
         on_nan: stop, or skip the step, when the loss is not a number.
         save_minutes: minutes between checkpoints within an epoch; 0: after every step.
         log_every: training steps between entries in metrics.jsonl.
-        tensorboard: also write the metrics for TensorBoard; needs the extra `tensorboard`.
+        tensorboard: the same as the tracker tensorboard.
+        trackers: also send the metrics to these trackers: tensorboard, wandb, mlflow, trackio. Each needs the extra of
+            its name.
         sample: text only: number of generated tokens that the report shows; default 400.
     """
 
@@ -239,6 +241,7 @@ class TrainingConfig:
     save_minutes: float = 10.0
     log_every: int = 50
     tensorboard: bool = False
+    trackers: list[str] = field(default_factory=list)
     sample: int | None = None
 
     def __post_init__(self) -> None:

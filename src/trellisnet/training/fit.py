@@ -211,8 +211,8 @@ def _fit(run: Run, task: Task, team: Workers, resuming: bool, again: str) -> Met
                 start_from(task, Path(facts[START]["run"]), facts[START]["sha256"])
             size = task.num_parameters / 1e6
             progress.say(f"{type(task.model).__name__}, {size:.2f}M parameters, {length}, in {run.folder}")
-        if team.first and run.config.training.tensorboard:
-            run.write_events()
+        if team.first:
+            run.track(progress.say)
         try:
             metrics = trainer.fit()
             if team.first:

@@ -8,7 +8,8 @@ environment.json  versions, machine, command, git state
 checkpoints/      the last two checkpoints, for resuming
 best/, last/      the model as `save_pretrained` writes it: best by validation, and after the last epoch; with a copy of
                   task.json, so that such a folder alone is enough for predictions
-tensorboard/      the metrics for TensorBoard, with `tensorboard: true`
+trackers.json     what finds the records of the trackers again, and how many entries they have
+tensorboard/      the metrics for TensorBoard, wandb/ those for Weights & Biases, if they are among the trackers
 result.json       metrics of the best model, at the end
 report.html       curves, results, samples, at the end
 """
@@ -21,7 +22,7 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -31,9 +32,10 @@ from filelock import FileLock, Timeout
 from trellisnet.files import TEMPORARY, append, remove_leftovers, replacing
 from trellisnet.training.config import Config
 from trellisnet.training.events import Events
-from trellisnet.training.reading import VERSION, check_unchanged, read_run
+from trellisnet.training.reading import VERSION, check_unchanged, flat, read_run
+from trellisnet.training.trackers import TRACKERS
 
-CONFIG, METRICS, RESULT, TASK = "config.yaml", "metrics.jsonl", "result.json", "task.json"
+CONFIG, METRICS, RESULT, TASK, TRACKED = "config.yaml", "metrics.jsonl", "result.json", "task.json", "trackers.json"
 
 
 class Run:
@@ -43,7 +45,7 @@ class Run:
         self.folder, self.config = folder, config
         self.checkpoints = folder / "checkpoints"
         self._lock: FileLock | None = None
-        self._events: Events | None = None
+        self._events: dict[str, Events] = {}  # by the name of the tracker
 
     @classmethod
     def create(cls, config: Config, name: str, folder: Path | None = None) -> Run:
@@ -119,10 +121,10 @@ class Run:
             self.release()
 
     def release(self) -> None:
-        """Release the lock and close the TensorBoard events."""
-        if self._events is not None:
-            self._events.close()
-            self._events = None
+        """Release the lock and complete the records of the trackers."""
+        for events in self._events.values():
+            events.close()
+        self._events = {}
         if self._lock is not None:
             self._lock.release()
             self._lock = None
@@ -134,12 +136,22 @@ class Run:
     def add_metrics(self, entry: dict[str, Any]) -> None:
         """Add a line to metrics.jsonl."""
         append(self.folder / METRICS, json.dumps(entry) + "\n")
-        if self._events is not None:
-            self._events.add(entry)
+        for events in self._events.values():
+            events.add(entry)
+        self._write_tracked()
 
-    def write_events(self) -> None:
-        """Also write the metrics for TensorBoard, existing and future ones."""
-        self._events = Events(self.folder / "tensorboard", self.metrics())
+    def track(self, say: Callable[[str], object]) -> None:
+        """Also send the metrics to the configuration's trackers, existing and future ones; `say` reports failures."""
+        training, known = self.config.training, self.read_json(TRACKED) or {}
+        name, values, entries = self.folder.resolve().name, flat(self.config.to_dict()), self.metrics()
+        for tracker in dict.fromkeys((*training.trackers, *["tensorboard"] * training.tensorboard)):
+            before = known.get(tracker)
+            self._events[tracker] = Events(TRACKERS[tracker], name, self.folder, values, entries, before, say)
+        self._write_tracked()
+
+    def _write_tracked(self) -> None:
+        if self._events:
+            self.write_json(TRACKED, {name: events.known for name, events in self._events.items()})
 
     def metrics(self) -> list[dict[str, Any]]:
         """The entries of metrics.jsonl; an incomplete last line is ignored."""
