@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +30,7 @@ from trellisnet.training.tasks import make_task
 from trellisnet.training.tasks.base import Task, described_model
 
 Metrics = Mapping[str, Mapping[str, float]]
+Watch = Callable[[dict[str, Any]], object]
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,24 +97,30 @@ def fit(
             return Fitted(model.eval(), metrics, run.folder)
 
 
-def train_new(config: Config, name: str, folder: Path | None = None, start: Path | None = None) -> Run:
-    """Train a configuration in a new run folder, from the weights of the run `start` if it is given."""
+def train_new(
+    config: Config, name: str, folder: Path | None = None, start: Path | None = None, watch: Watch | None = None
+) -> Run:
+    """Train a configuration in a new run folder, from the weights of the run `start` if it is given.
+
+    `watch` is called with every entry of metrics.jsonl.
+    """
     with workers(config.training.device) as team:
         check_config(config, team.count)
         task = _make_task(config, team)
         started = {} if start is None else {START: start_from(task, start)}
         run = _share_folder(task, name, folder, team, started)
         with run.locked() if team.first else nullcontext():
-            _fit(run, task, team, resuming=False, again=_command(run))
+            _fit(run, task, team, resuming=False, again=_command(run), watch=watch)
         return run
 
 
-def resume(folder: Path, epochs: int | None = None) -> Run:
+def resume(folder: Path, epochs: int | None = None, watch: Watch | None = None) -> Run:
     """Resume a run from its last checkpoint. A finished run is not trained again, unless it gets more epochs.
 
     Args:
         folder: the run.
         epochs: extend the run to this number of epochs.
+        watch: called with every entry of metrics.jsonl, existing ones too.
 
     Raises:
         ValueError: the run was started from Python, or has as many epochs already.
@@ -138,22 +145,29 @@ def resume(folder: Path, epochs: int | None = None) -> Run:
                 if team.first:
                     write_extension(run, before)
                 team.wait()
-            _fit(run, _make_task(run.config, team), team, resuming=True, again=_command(run))
+            _fit(run, _make_task(run.config, team), team, resuming=True, again=_command(run), watch=watch)
         return run
 
 
-def train_in(config: Config, name: str, folder: Path) -> Run:
+def train_in(config: Config, name: str, folder: Path, watch: Watch | None = None) -> Run:
     """Train a configuration in a folder: from the start, from its last checkpoint, or not at all if it is finished.
+
+    `watch` is called with every entry of metrics.jsonl, existing ones too.
 
     Raises:
         ValueError: the folder was started with other values.
     """
     if not Run.is_in(folder):
-        return train_new(config, name, folder)
+        return train_new(config, name, folder, None, watch)
     run = Run.open(folder)
     if run.config != config and make_task(config).config != run.config:
         raise ValueError(f"{folder} was started with other values: choose another folder")
-    return run if (folder / RESULT).exists() else resume(folder)
+    if not (folder / RESULT).exists():
+        return resume(folder, None, watch)
+    if watch is not None:
+        for entry in run.metrics():
+            watch(entry)
+    return run
 
 
 def _make_task(config: Config, team: Workers, data: Any = None, model: nn.Module | None = None) -> Task:
@@ -194,7 +208,7 @@ def _command(run: Run) -> str:
     return f"trellisnet train --resume {run.folder}"
 
 
-def _fit(run: Run, task: Task, team: Workers, resuming: bool, again: str) -> Metrics:
+def _fit(run: Run, task: Task, team: Workers, resuming: bool, again: str, watch: Watch | None = None) -> Metrics:
     """Train to the end; return the metrics of the best model by split. `again` is the command that resumes the run."""
     total, minutes = run.config.training.epochs * len(task.train_batches(team)), run.config.training.minutes
     length = f"{total} steps" if minutes is None else f"{minutes:g} minutes"
@@ -213,6 +227,10 @@ def _fit(run: Run, task: Task, team: Workers, resuming: bool, again: str) -> Met
             progress.say(f"{type(task.model).__name__}, {size:.2f}M parameters, {length}, in {run.folder}")
         if team.first:
             run.track(progress.say)
+        if watch is not None:
+            for entry in run.metrics():
+                watch(entry)
+            run.watch = watch
         try:
             metrics = trainer.fit()
             if team.first:

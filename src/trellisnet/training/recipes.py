@@ -14,6 +14,7 @@ from trellisnet.training.config import DataConfig, around_body
 from trellisnet.training.reading import Values, checked, current_form, read_mapping
 
 FOLDER = Path(__file__).parents[1] / "recipes"
+SPACE = "tune"  # the section with the search space
 
 
 def recipe_names() -> list[str]:
@@ -21,12 +22,21 @@ def recipe_names() -> list[str]:
     return sorted(path.stem for path in FOLDER.glob("*.yaml"))
 
 
-def load_recipe(name: str, _extended_by: tuple[str, ...] = ()) -> dict[str, Any]:
+def load_recipe(name: str) -> dict[str, Any]:
     """The values of a recipe, by name, path of a YAML file, or folder of a run; unchecked, see `reading.checked`.
 
     The key `extends` names another recipe, or a file in the same folder; its values are the defaults. A run's
     config.yaml is a recipe too.
     """
+    return {section: content for section, content in _load(name).items() if section != SPACE}
+
+
+def recipe_space(name: str) -> Any:
+    """The search space of a recipe, which only `trellisnet tune` reads; None if it has none."""
+    return _load(name).get(SPACE)
+
+
+def _load(name: str, _extended_by: tuple[str, ...] = ()) -> dict[str, Any]:
     path = Path(name) if name.endswith((".yaml", ".yml")) else FOLDER / f"{name}.yaml"
     if not path.is_file() and (config := Path(name) / "config.yaml").is_file():
         path = config
@@ -45,13 +55,14 @@ def load_recipe(name: str, _extended_by: tuple[str, ...] = ()) -> dict[str, Any]
     if parent is None:
         return own
     beside = path.parent / str(parent)
-    base = load_recipe(str(beside) if beside.is_file() else str(parent), (*_extended_by, name))
+    base = _load(str(beside) if beside.is_file() else str(parent), (*_extended_by, name))
+    space = {SPACE: base.pop(SPACE)} if SPACE in base else {}
     model = own.get("model")
     if isinstance(model, dict) and model.get("body") in list(BODIES):
         base, _ = with_body(checked(base, f"recipe {parent}"), model["body"])
     if isinstance(model, dict) and isinstance(base.get("model"), dict):
         base = {**base, "model": without_width(base["model"], model)}
-    return merged(base, own)
+    return {**space, **merged(base, own)}  # a search space replaces that of the other recipe
 
 
 def without_width(model: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -45,6 +45,7 @@ class Run:
         self.folder, self.config = folder, config
         self.checkpoints = folder / "checkpoints"
         self._lock: FileLock | None = None
+        self.watch: Callable[[dict[str, Any]], object] | None = None  # called with every entry of metrics.jsonl
         self._events: dict[str, Events] = {}  # by the name of the tracker
 
     @classmethod
@@ -139,6 +140,8 @@ class Run:
         for events in self._events.values():
             events.add(entry)
         self._write_tracked()
+        if self.watch is not None:
+            self.watch(entry)
 
     def track(self, say: Callable[[str], object]) -> None:
         """Also send the metrics to the configuration's trackers, existing and future ones; `say` reports failures."""
