@@ -1,8 +1,10 @@
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from torch import distributed
@@ -89,12 +91,39 @@ def test_two_processes_resume_bit_by_bit(tmp_path):
     assert metrics(tmp_path / "whole") == metrics(tmp_path / "cut")
     files = [(tmp_path / name / "last" / "model.safetensors").read_bytes() for name in ("whole", "cut")]
     assert files[0] == files[1]
-    (tmp_path / "cut" / "result.json").unlink()  # a finished run needs no resuming
+
+
+@pytest.mark.skipif(not distributed.is_available(), reason="this torch has no distributed package")
+def test_a_run_outlives_a_process_and_goes_on_with_another_number(tmp_path):
+    """One of two processes is killed, torchrun starts both again; then one process takes over."""
+    text = tmp_path / "text.txt"
+    text.write_text("".join(f"a line of {i * i % 17} words and {i % 5}\n" for i in range(150)))
+    task = [*WORDS, "--data.options.path", str(text), *COMMON]
+    train(1, [*task, "--to", str(tmp_path / "one")], tmp_path)
+    command = command_of(2, task)
+    command.insert(command.index("--standalone"), "--max-restarts=1")
+    run = tmp_path / "runs" / "my-text-1"
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "trellisnet", "train", "--resume", str(tmp_path / "cut")]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
-    assert done.returncode == 2
-    assert "was trained by 2 processes and must be resumed with the same number, got 1" in done.stderr
+    with subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        while process.poll() is None and (not (run / "metrics.jsonl").exists() or len(metrics(run)) < 4):
+            time.sleep(0.02)
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        os.kill(max(map(int, children)), signal.SIGKILL)  # the second process: the first one has a lower number
+        said = process.communicate()[1]
+    assert process.returncode == 0, said
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["my-text-1"]
+    again = "resume with: trellisnet train --resume runs/my-text-1"
+    assert "process 0: another process has ended, so this one stops after step" in said
+    assert again in said
+    assert "resumes from step" in said
+    two = metrics(run)
+    checkpoints = sorted((run / "checkpoints").glob("*.json"), key=lambda path: int(path.stem[5:]))
+    checkpoints[-1].unlink()
+    (run / "result.json").unlink()
+    assert "1 instead of 2 processes" in train(1, ["--resume", str(run)], tmp_path)
+    for found in (two, metrics(run)):
+        for a, b in zip(found, metrics(tmp_path / "one"), strict=True):
+            assert a.get("loss") == pytest.approx(b.get("loss"), abs=1e-5)
 
 
 REAL = {

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 SHOWN = 80  # characters of a changed fact in a message
-FREE = ("name", "note")  # facts that do not change what is learned
+FREE = ("name", "note", "ahead")  # facts that do not change what is learned
 
 
 def fingerprint(*values: Any) -> str:

@@ -13,7 +13,6 @@ from trellisnet.data.files.cache import file_hash
 from trellisnet.models.language import LanguageModel
 from trellisnet.models.pretrained import WEIGHTS
 from trellisnet.training.config import Config
-from trellisnet.training.distribution import Workers
 from trellisnet.training.reading import same_config
 from trellisnet.training.runs import RESULT, TASK, Run
 from trellisnet.training.saving import load_weights
@@ -92,13 +91,8 @@ def is_finished(run: Run) -> bool:
     return (run.folder / RESULT).is_file() and (run.folder / REPORT).is_file()
 
 
-def check_same_run(state: Mapping[str, Any], run: Run, task: Task, workers: Workers) -> None:
-    """Raise a ValueError if a checkpoint is of another number of processes, configuration or data."""
-    if state["processes"] != workers.count:
-        raise ValueError(
-            f"{run.folder} was trained by {state['processes']} processes and must be resumed with the same number, got "
-            f"{workers.count}"
-        )
+def check_same_run(state: Mapping[str, Any], run: Run, task: Task) -> None:
+    """Raise a ValueError if a checkpoint is of another configuration or other data."""
     facts = run.read_json(TASK) or {}
     saved = json.loads(state["config"])
     if saved["training"]["epochs"] in [before for before, _ in facts.get(EXTENDED, [])]:

@@ -16,6 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from trellisnet.models.heads.adaptive import AdaptiveHead
 from trellisnet.models.pretrained import Pretrained
+from trellisnet.training.signals import Interrupted
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,12 @@ def workers(device: str) -> Iterator[Workers]:
         return
     if chosen.type == "cuda":
         torch.cuda.set_device(chosen)
-    dist.init_process_group("nccl" if chosen.type == "cuda" else "gloo")
+    c10d: Any = dist  # torch declares fewer names than it documents
+    store, rank, count = next(c10d.rendezvous("env://"))
+    # torchrun may keep its store when it starts processes again, with the addresses of those that have died
+    start = f"start {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')} of {count}"
+    backend = "nccl" if chosen.type == "cuda" else "gloo"
+    dist.init_process_group(backend, store=c10d.PrefixStore(start, store), rank=rank, world_size=count)
     try:
         yield Workers(dist.get_rank(), dist.get_world_size(), chosen)
     finally:
@@ -92,6 +98,15 @@ def workers(device: str) -> Iterator[Workers]:
         # is still alive when the interpreter exits aborts the process.
         gc.collect()
         dist.destroy_process_group()
+
+
+class LostProcess(Interrupted):
+    """Another process of the run has ended, so that this one cannot go on; the run can be resumed."""
+
+
+def is_lost(error: RuntimeError) -> bool:
+    """Whether an error says that the connection to another process is gone."""
+    return isinstance(error, dist.DistError) or "gloo" in str(error)
 
 
 def parallel(model: nn.Module, team: Workers) -> nn.Module:

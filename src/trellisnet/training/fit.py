@@ -17,7 +17,8 @@ from trellisnet.files import FullDiskError
 from trellisnet.training.checks import check_config
 from trellisnet.training.config import About, Config, TrainingConfig
 from trellisnet.training.continuing import START, history, is_finished, start_from, with_epochs, write_extension
-from trellisnet.training.distribution import Workers, workers
+from trellisnet.training.distribution import LostProcess, Workers, is_lost, workers
+from trellisnet.training.elastic import launched_run
 from trellisnet.training.given import read_data
 from trellisnet.training.loop import Trainer
 from trellisnet.training.metrics import in_one_line
@@ -102,8 +103,11 @@ def train_new(
 ) -> Run:
     """Train a configuration in a new run folder, from the weights of the run `start` if it is given.
 
-    `watch` is called with every entry of metrics.jsonl.
+    `watch` is called with every entry of metrics.jsonl. If torchrun starts the processes again, the run that they have
+    created before is resumed.
     """
+    if (earlier := launched_run(name, folder)) is not None:
+        return resume(earlier, watch=watch)
     with workers(config.training.device) as team:
         check_config(config, team.count)
         task = _make_task(config, team)
@@ -235,12 +239,19 @@ def _fit(run: Run, task: Task, team: Workers, resuming: bool, again: str, watch:
             metrics = trainer.fit()
             if team.first:
                 _conclude(run, task, metrics, progress)
+            team.wait()  # a process that exits early breaks the connections of the others
         except KeyboardInterrupt:
             progress.say(f"interrupted and saved; resume with: {again}")
             raise Interrupted from None
         except FullDiskError as error:
             raise FullDiskError(error.path, error.reason, f"free some space and resume with: {again}") from error
         except RuntimeError as error:
+            if team.count > 1 and is_lost(error):
+                lost = f"another process has ended, so this one stops after step {trainer.step}; resume with: {again}"
+                print(f"process {team.rank}: {lost}", file=sys.stderr, flush=True)  # torchrun may end this one soon
+                if team.first:
+                    run.log(lost)
+                raise LostProcess(lost) from error
             if not isinstance(error, torch.OutOfMemoryError) and "can't allocate memory" not in str(error):
                 raise
             training = run.config.training
@@ -249,7 +260,6 @@ def _fit(run: Run, task: Task, team: Workers, resuming: bool, again: str, watch:
                 f"out of memory with training.batch_size={training.batch_size}{steps}: "
                 "try --model.memory recompute, or a larger --training.accumulate"
             ) from error
-        team.wait()  # a process that exits early breaks the connections of the others
     return metrics
 
 

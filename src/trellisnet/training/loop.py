@@ -14,11 +14,12 @@ from torch.nn.parallel import DistributedDataParallel
 
 from trellisnet.data.batches import Batch
 from trellisnet.models.body import State, pack_state, unpack_state
-from trellisnet.training.checkpoints import generator_states, load_latest, save_checkpoint, saved_steps, set_generators
+from trellisnet.training.checkpoints import generator_states, load_latest, save_checkpoint, saved_steps
 from trellisnet.training.clock import Clock
 from trellisnet.training.continuing import check_same_run
 from trellisnet.training.depths import Depth, described, draw, shown_depths, validated
 from trellisnet.training.distribution import Workers, parallel
+from trellisnet.training.elastic import restore_own
 from trellisnet.training.means import RunningMeans
 from trellisnet.training.optimisation import Average, LearningRate, make_optimiser, stalled, without_progress
 from trellisnet.training.progress import Progress
@@ -38,7 +39,8 @@ class Trainer:
     """The state of a run in training, and the steps that change it.
 
     `save` writes the complete state: a resumed run gives bit-identical results to an uninterrupted one, except with a
-    time budget, because no two steps take the same time.
+    time budget, because no two steps take the same time, and with another number of processes, because sums are rounded
+    in another order and each process draws its own dropout masks.
     """
 
     def __init__(self, run: Run, task: Task, workers: Workers, progress: Progress) -> None:
@@ -207,7 +209,6 @@ class Trainer:
             "judges": self.judges,
             "config": json.dumps(self.run.config.to_dict(), sort_keys=True),
             "data": self.task.fingerprint,
-            "processes": self.workers.count,
             "model": own_tensors(self.model),
             "optimiser": self.optimiser.state_dict(),
             "decays": self.rate.decays,
@@ -220,13 +221,13 @@ class Trainer:
         }
 
     def restore(self) -> bool:
-        """Load the last intact checkpoint, if there is one; a ValueError if processes, config or data differ."""
+        """Load the last intact checkpoint, if there is one; a ValueError if config or data differ."""
         state = load_latest(self.run.checkpoints, self.progress.say)
         if state is None:
             if self.workers.first:
                 self.run.keep_metrics(0)
             return False
-        check_same_run(state, self.run, self.task, self.workers)
+        check_same_run(state, self.run, self.task)
         with torch.no_grad():
             for name, tensor in own_tensors(self.model).items():
                 tensor.copy_(state["model"][name])
@@ -237,10 +238,10 @@ class Trainer:
         self.running.load_state_dict(state["running"])
         self.judges = state.get("judges", False)
         self.entries, self.clock.used = state["entries"], state.get("seconds", 0.0)
-        own, device = state["workers"][self.workers.rank], self.workers.device
-        self.carried = [unpack_state(state, device) for state in own["carried"]]
+        device = self.workers.device
+        own = restore_own(state["workers"], self.workers, (self.config.seed, self.step), self.progress.say)
+        self.carried = [unpack_state(each, device) for each in own]
         self.average.means = [mean.to(device) for mean in self.average.means]
-        set_generators(own["generators"], device)
         if self.workers.first:
             self.run.keep_metrics(self.entries)
         return True

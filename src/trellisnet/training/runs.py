@@ -36,6 +36,7 @@ from trellisnet.training.reading import VERSION, check_unchanged, flat, read_run
 from trellisnet.training.trackers import TRACKERS
 
 CONFIG, METRICS, RESULT, TASK, TRACKED = "config.yaml", "metrics.jsonl", "result.json", "task.json", "trackers.json"
+ENVIRONMENT = "environment.json"
 
 
 class Run:
@@ -74,7 +75,7 @@ class Run:
         run = cls(folder, config)
         run.acquire()
         run.write_config(None)
-        run.write_json("environment.json", environment())
+        run.write_json(ENVIRONMENT, environment())
         return run
 
     @classmethod
@@ -238,7 +239,16 @@ def environment() -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "cpus": os.cpu_count(),
         "git": _git_state(),
+        "launch": launch_id(),
     }
+
+
+def launch_id() -> str | None:
+    """What all starts of processes by one torchrun have in common; None if torchrun did not start this process."""
+    job = os.environ.get("TORCHELASTIC_RUN_ID")
+    if job != "none":
+        return job
+    return f"{platform.node()}, process {os.getppid()}"  # torchrun on one node without a rendezvous: it is the parent
 
 
 def _git_state() -> str | None:
