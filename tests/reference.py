@@ -21,7 +21,7 @@ def make(input_size=2, **options):
     return net
 
 
-def naive(net: TrellisNet, x, left: Left | None = None, depth=None, mask=None, path=None):
+def naive(net: TrellisNet, x, left: Left | None = None, depth=None, mask=None, path=None, attention=None):
     """All levels of the naive trellis: hidden and memory, each (levels, T, B, H)."""
     depth = depth or net.num_layers
     weight_input, weight_hidden, bias = net.kernel.dense(net.weights())
@@ -40,6 +40,7 @@ def naive(net: TrellisNet, x, left: Left | None = None, depth=None, mask=None, p
         widths,
         left,
         path or net.path,
+        attention,
     )
     return tuple(torch.stack([torch.stack(level) for level in levels]) for levels in (hidden, memory))
 

@@ -6,6 +6,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from trellisnet.core.attention import AttentionTrellis as AttentionTrellis
+    from trellisnet.core.bridge import as_attention as as_attention
     from trellisnet.core.cells import AffineCell as AffineCell
     from trellisnet.core.cells import Cell as Cell
     from trellisnet.core.state import TrellisState as TrellisState
@@ -33,6 +35,7 @@ __version__ = "0.1.0"
 # Imported when they are first asked for: the command line answers `--help` without waiting for torch.
 _HOMES = {
     "AffineCell": "core.cells",
+    "AttentionTrellis": "core.attention",
     "Cell": "core.cells",
     "ContinuousCache": "models.evaluation",
     "DynamicEvaluation": "models.evaluation",
@@ -49,6 +52,7 @@ _HOMES = {
     "TrellisSeq2Seq": "models.seq2seq",
     "TrellisState": "core.state",
     "Vocabulary": "vocabulary",
+    "as_attention": "core.bridge",
     "fit": "training.fit",
     "from_rnn": "core.theorem",
     "gradient_statistics": "models.evaluation",

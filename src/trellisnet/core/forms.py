@@ -10,7 +10,6 @@ from trellisnet.core.batch import Sequences
 from trellisnet.core.call import Call
 from trellisnet.core.cells import AffineCell
 from trellisnet.core.checks import layer_count, non_negative, one_of
-from trellisnet.core.options import PATHS
 from trellisnet.core.plan import AnyRows, Plan, make_plan
 from trellisnet.core.precision import dtypes_for
 from trellisnet.core.state import TrellisState
@@ -52,7 +51,7 @@ def read_form(
     aux: bool = False,
 ) -> Form:
     """Check how a call of a net shall go through the grid."""
-    path = one_of("path", net.path if path is None else path, PATHS)
+    path = one_of("path", net.path if path is None else path, net.paths)
     if path == "sweeps" and not isinstance(net.cell, AffineCell):
         name = type(net.cell).__name__
         raise ValueError(f"path='sweeps' needs a cell whose memory is affine (an AffineCell), got {name}")
@@ -93,11 +92,11 @@ def plan_call(net: TrellisNet, sequences: Sequences, state: TrellisState | None,
         sizes.check(state, x)
     wanted: Sequence[int] | None = None
     picked: AnyRows | None = None
-    if form.path == "layers" and form.tolerance is None:
+    if form.path == "layers" and form.tolerance is None and net.cones:
         wanted, picked = sequences.wanted(tail)
     elif tail is not None:
         picked = sequences.last(tail)
-    plan = make_plan(len(x), wanted, sizes.dilations(depth + 1), net.kernel_size, x.device, form.path)
+    plan = make_plan(len(x), wanted, sizes.dilations(depth + 1), net.kernel_size, x.device, form.path, sizes.window)
     # groups are zero in the first layers, but a fixed point does not depend on where the iteration begins
     groups = net.staggered or () if form.tolerance is None else ()
     every = net.aux_every if form.aux and net.aux_every else depth + 1

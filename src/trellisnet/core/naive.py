@@ -54,8 +54,12 @@ def naive_trellis(
     widths: Sequence[int] | None = None,  # channels alive in each layer; default all
     left: Left | None = None,
     path: str = "layers",
+    attention: tuple[Tensor, Tensor, Tensor, Tensor] | None = None,  # as `naive_attention` takes them
 ) -> tuple[list[list[Tensor]], list[list[Tensor]]]:
-    """Return hidden[level][t] and memory[level][t], each (B, H). Level 0 is the zero below the first layer."""
+    """Return hidden[level][t] and memory[level][t], each (B, H). Level 0 is the zero below the first layer.
+
+    With attention, the tap before the newest also reads what `naive_attention` finds at the steps up to t.
+    """
     left = left or Left()
     steps, batch, channels = x.shape
     taps, width, gates = weight_hidden.shape
@@ -72,8 +76,15 @@ def naive_trellis(
         for j in range(taps):
             s = t - (taps - 1 - j) * dilations[i]
             level = i if s == t else older
-            pre = pre + _at(hidden[level], left.hidden.get(level), s, zero) @ weight_hidden[j]
-            if i % inject_every == 0:
+            read = _at(hidden[level], left.hidden.get(level), s, zero)
+            injected = i % inject_every == 0
+            if attention is not None and j == taps - 2:
+                seen = range(t, t - attention[2].shape[1], -1)
+                below = [_at(hidden[i], left.hidden.get(i), step, zero) for step in seen]
+                inputs = [_at(list(x), left.x, step, zero_x) if injected else zero_x for step in seen]
+                read = read + naive_attention(below, inputs, *attention)
+            pre = pre + read @ weight_hidden[j]
+            if injected:
                 pre = pre + _at(list(x), left.x, s, zero_x) @ weight_input[j]
         before = _at(memory[remembered], left.memory.get(remembered), t - dilations[i], zero)
         h, m = cell(pre.unflatten(-1, (cell.gates, width)), before)
@@ -86,3 +97,26 @@ def naive_trellis(
         hidden[i + 1].append(h)
         memory[i + 1].append(m)
     return hidden, memory
+
+
+def naive_attention(
+    hidden: Sequence[Tensor],  # by lag, the present step first: (B, H) each
+    inputs: Sequence[Tensor],  # (B, C) each
+    weight_hidden: Tensor,  # (H, 3H)
+    weight_input: Tensor,  # (C, 3H)
+    lag_scores: Tensor,  # (heads, window)
+    gamma: Tensor,
+) -> Tensor:
+    """What attention adds at one step, (B, H): the equations of `attention.py`."""
+    heads, window = lag_scores.shape
+    rows = [h @ weight_hidden + x @ weight_input for h, x in zip(hidden, inputs, strict=True)]
+    results = []
+    for head in range(heads):
+        query = rows[0].chunk(3, -1)[0].chunk(heads, -1)[head]
+        keys = [row.chunk(3, -1)[1].chunk(heads, -1)[head] for row in rows]
+        values = [row.chunk(3, -1)[2].chunk(heads, -1)[head] for row in rows]
+        size = query.shape[-1]
+        scores = [(query * keys[lag]).sum(-1) / size**0.5 + lag_scores[head, lag] for lag in range(window)]
+        weights = torch.stack(scores).softmax(0)  # (window, B)
+        results.append(sum(weight[:, None] * value for weight, value in zip(weights, values, strict=True)))
+    return gamma * torch.cat(results, -1)

@@ -124,6 +124,36 @@ class TrellisOptions:
             raise ValueError(f"num_layers must be at least {count}, because {reach}, got {self.num_layers}")
 
 
+@dataclass(eq=False, repr=False)
+class AttentionTrellisOptions(TrellisOptions):
+    """The options of a trellis network with attention, beside those of a trellis network.
+
+    Args:
+        window: number of steps that attention sees, the present one included; at least those that the taps read, which
+            is also the default if they are more than 64; else the default is 64.
+        heads: number of attention heads; hidden_size must be a multiple of it.
+    """
+
+    window: int | None = None
+    heads: int = 2
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        reach = 1 + (self.kernel_size - 1) * max(positive_ints("dilation", self.dilation))
+        self.window = max(64, reach) if self.window is None else positive_int("window", self.window)
+        if self.window < reach:
+            taps = f"{self.kernel_size} taps with dilation {max(positive_ints('dilation', self.dilation))}"
+            raise ValueError(f"window must be at least {reach}, the steps that {taps} read, got {self.window}")
+        self.heads = positive_int("heads", self.heads)
+        if self.hidden_size % self.heads:
+            raise ValueError(f"hidden_size must be a multiple of heads = {self.heads}, got {self.hidden_size}")
+        if self.hidden_taps is not None and self.hidden_taps < self.kernel_size - 1:
+            raise ValueError(
+                f"hidden_taps must be at least kernel_size - 1 = {self.kernel_size - 1}, because attention enters "
+                f"through the tap before the newest, got {self.hidden_taps}"
+            )
+
+
 del TrellisOptions.cell  # a default on the class would hide a cell of the user's that is a module of the net
 
 

@@ -82,9 +82,12 @@ def as_rows(rows: Sequence[int], device: torch.device | str | None = None) -> Ro
     return torch.tensor(rows, device=device)
 
 
-def spans_of(dilations: Sequence[int], kernel_size: int, path: str) -> tuple[int, ...]:
-    """How many steps before the first one are read of each level: the rows of its context."""
-    spans = [(kernel_size - 1) * dilation for dilation in dilations]
+def spans_of(dilations: Sequence[int], kernel_size: int, path: str, window: int = 1) -> tuple[int, ...]:
+    """How many steps before the first one are read of each level: the rows of its context.
+
+    `window` is the number of steps that attention sees, for nets with attention.
+    """
+    spans = [max((kernel_size - 1) * dilation, window - 1) for dilation in dilations]
     if path == "sweeps":  # layer i also reads level i+1, one dilation back
         spans[1:] = (max(both) for both in zip(spans[1:], dilations, strict=False))
     if path == "steps":  # all layers read the last level, whose context stands in the place of level 0's
@@ -92,9 +95,9 @@ def spans_of(dilations: Sequence[int], kernel_size: int, path: str) -> tuple[int
     return tuple(spans)
 
 
-def whole_plan(length: int, dilations: Sequence[int], kernel_size: int, path: str = "layers") -> Plan:
+def whole_plan(length: int, dilations: Sequence[int], kernel_size: int, path: str = "layers", window: int = 1) -> Plan:
     """Every step of every layer."""
-    spans = spans_of(dilations, kernel_size, path)
+    spans = spans_of(dilations, kernel_size, path, window)
     levels = tuple(Level(range(-span, 0), range(length)) for span in spans)
 
     def rows(level: int, back: int) -> slice:
@@ -155,11 +158,12 @@ def make_plan(
     kernel_size: int,
     device: torch.device | str | None = None,
     path: str = "layers",
+    window: int = 1,
 ) -> Plan:
     """The plan for a sequence of n = `length` steps: the wanted steps only, or every step with the state at the end.
 
     `dilations` has one entry more than there are layers: the last is that of the last level's context.
     """
     if wanted is None or path != "layers":
-        return whole_plan(length, dilations, kernel_size, path)
+        return whole_plan(length, dilations, kernel_size, path, window)
     return cone_plan(wanted, dilations, kernel_size, device)

@@ -174,6 +174,7 @@ class StateForm:
     kernel_size: int
     dilation: tuple[int, ...]
     input_taps: int
+    window: int = 1  # steps that attention sees, the present one included
 
     def dilations(self, layers: int) -> tuple[int, ...]:
         """The dilation of each layer of a net of n layers."""
@@ -181,12 +182,12 @@ class StateForm:
 
     def spans(self, levels: int, path: str = "layers") -> tuple[int, ...]:
         """How many steps back each level is read: the rows a state keeps of it."""
-        return spans_of(self.dilations(levels), self.kernel_size, path)
+        return spans_of(self.dilations(levels), self.kernel_size, path, self.window)
 
     @property
     def input_span(self) -> int:
-        """How many earlier inputs the taps read."""
-        return (self.input_taps - 1) * max(self.dilation)
+        """How many earlier inputs the taps, or attention, read."""
+        return max((self.input_taps - 1) * max(self.dilation), self.window - 1)
 
     def check(self, state: TrellisState, x: Tensor) -> None:
         """Raise an error if a state does not fit this net and x."""

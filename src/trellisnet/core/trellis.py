@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -19,14 +19,19 @@ from trellisnet.core.engine import run
 from trellisnet.core.explain import Explanation, explain
 from trellisnet.core.forms import Form, plan_call, read_form
 from trellisnet.core.kernel import DenseKernel, Drop, Kernel, MixedGroupKernel, Weights
-from trellisnet.core.options import TrellisOptions, declared_by
+from trellisnet.core.options import PATHS, TrellisOptions, declared_by
 from trellisnet.core.precision import autocast_dtype, floating_dtype, without_autocast
 from trellisnet.core.solver import Levels, solve
 from trellisnet.core.state import AnyState, StateForm, TrellisState, as_state
+from trellisnet.core.taps import Reader
+
+if TYPE_CHECKING:
+    from trellisnet.core.attention import AttentionTrellis
 
 MOST_CALLS = 64  # forms of calls that a net keeps in its cache
 
 
+N = TypeVar("N", bound="TrellisNet")
 _Given = tuple[Weights, Tensor, TrellisState | None, Tensor | None]  # what a call computes with, x among it
 
 
@@ -55,6 +60,10 @@ class TrellisNet(TrellisOptions, nn.Module):
     >>> last, _ = net(torch.randn(20, 4, 3), tail=1)  # only the last step, and only the cells it needs
     """
 
+    Options: ClassVar[type[TrellisOptions]] = TrellisOptions
+    paths: ClassVar[tuple[str, ...]] = PATHS  # those that the net can be run by
+    cones: ClassVar[bool] = True  # whether `tail` computes only the cells that it needs
+    _reader: Reader | None = None  # of nets that do not read as the paper does
     output_size: int  # as the checks of `TrellisOptions` leave them
     cell: Cell
     dilation: tuple[int, ...]
@@ -71,17 +80,21 @@ class TrellisNet(TrellisOptions, nn.Module):
     ) -> None:
         nn.Module.__init__(self)
         self.input_size = positive_int("input_size", input_size)
-        known = [field.name for field in fields(TrellisOptions)]
+        known = [field.name for field in fields(self.Options)]
         for option in options:
             if option not in known:
-                raise TypeError(f"{option} is not an option of TrellisNet{unknown_option(option, known)}")
-        TrellisOptions.__init__(self, *args, **options)
+                raise TypeError(f"{option} is not an option of {type(self).__name__}{unknown_option(option, known)}")
+        self.Options.__init__(self, *args, **options)
         self.batch_first = boolean("batch_first", batch_first)
         self.cell = make_cell(self.cell)
+        self._build(device=device, dtype=floating_dtype("dtype", dtype))
+        self._calls: dict[Any, Call] = {}
+        read_form(self)  # checks that path, cell and tolerance fit together
+        self.reset_parameters()
+
+    def _build(self, **where: Any) -> None:
         kind = DenseKernel if self.groups is None else MixedGroupKernel
-        self.kernel: Kernel = kind(
-            self.input_size, self.cell, self, device=device, dtype=floating_dtype("dtype", dtype)
-        )
+        self.kernel: Kernel = kind(self.input_size, self.cell, self, **where)
         self.state_form = StateForm(
             self.input_size,
             self.hidden_size,
@@ -90,14 +103,11 @@ class TrellisNet(TrellisOptions, nn.Module):
             self.dilation,
             self.kernel.input_taps,
         )
-        self._calls: dict[Any, Call] = {}
-        read_form(self)  # checks that path, cell and tolerance fit together
-        self.reset_parameters()
 
     @property
     def options(self) -> TrellisOptions:
         """The options as they are now: attributes of a net can be changed."""
-        return TrellisOptions(**{field.name: getattr(self, field.name) for field in fields(TrellisOptions)})
+        return self.Options(**{field.name: getattr(self, field.name) for field in fields(self.Options)})
 
     def reset_parameters(self) -> None:
         """Draw the weights again, as `init` says."""
@@ -119,7 +129,7 @@ class TrellisNet(TrellisOptions, nn.Module):
         spans = self.state_form.spans(self.num_layers if depth is None else layer_count("depth", depth))
         if (path or self.path) != "layers":
             return None
-        if self.groups is None:
+        if self.groups is None or self.state_form.window > 1:
             return 1 + sum(spans)
         # the input enters group 1 at the newest tap only, and a layer that crosses to the next group looks no further
         # back; the first group of the output decides how many such layers there are
@@ -142,6 +152,8 @@ class TrellisNet(TrellisOptions, nn.Module):
         >>> print(TrellisNet(1, 32, num_layers=8, dilation=[1, 2, 4, 8]).explain(784, tail=1).trellis.cells)
         113
         """
+        if not self.cones:
+            raise ValueError(f"explain knows nets that read as the paper does, got {type(self).__name__} with attention")
         return explain(self, steps, batch_size, tail, depth, path)
 
     @property
@@ -169,20 +181,42 @@ class TrellisNet(TrellisOptions, nn.Module):
         """
         return self.densify().eval() if self.kernel.weight_norm and self.groups is None else self
 
-    def densify(self) -> TrellisNet:
+    def densify(self: N) -> N:
         """An equal net with a dense kernel, in which training can continue without the constraint of the groups."""
+        return self._densify(type(self))
+
+    def _densify(self, kind: type[N]) -> N:
         inputs, hidden, bias = self.kernel.dense(self.kernel.materialise(self.kernel.dtype))
         cell = copy.deepcopy(self.cell)  # may have parameters
         options = replace(self.options, cell=cell, groups=None, weight_norm=False)
         # on `meta` no random numbers are drawn for weights that are not kept
         where: dict[str, Any] = {"batch_first": self.batch_first, "device": "meta", "dtype": inputs.dtype}
-        net = TrellisNet(self.input_size, **vars(options), **where)
+        net = kind(self.input_size, **vars(options), **where)
         net.kernel.to_empty(device=inputs.device)
         net.kernel.set_weight("weight_input", inputs)
         net.kernel.set_weight("weight_hidden", hidden[: len(net.kernel.get_parameter("weight_hidden"))])
         if bias is not None:
             net.kernel.set_weight("bias", bias)
         return net.train(self.training)
+
+    def attend(self, window: int | None = None, heads: int = 2) -> AttentionTrellis:
+        """An equal net with attention, in which training can continue.
+
+        Its tap at lag d reads z_{t-d} + gamma attention(z_{t-window+1} .. z_t), and gamma is zero. The weights are
+        copies.
+
+        Args:
+            window: number of steps that attention sees, the present one included; default 64, or those that the taps
+                read if these are more.
+            heads: number of attention heads; `hidden_size` must be a multiple of it.
+
+        Raises:
+            ValueError: the window is shorter than what the taps read, the heads do not divide the width, the kernel has
+                no tap before the newest one for hidden states, or the path is "steps".
+        """
+        from trellisnet.core.attention import AttentionTrellis  # noqa: PLC0415 (it derives from this class)
+
+        return AttentionTrellis.of(self, window, heads)
 
     def forward(
         self,
@@ -234,7 +268,7 @@ class TrellisNet(TrellisOptions, nn.Module):
                 before = before.to(call.dtype)
             given: _Given = (self.weights(call.dtype), inputs, before, self._mask(inputs))
             start, count = self._solve(sequences, before, form, given) if form.solves else ((None, None), 0)
-            (y, aux_y, h, c), iterations = run(call, *given, start)
+            (y, aux_y, h, c), iterations = run(call, *given, start, self._reader)
             if h is not None and tail is None:
                 spans = (len(h),) if form.one_level else call.plan.spans
                 after = self.state_form.after(spans, inputs, before, sequences.lengths, h, c)
@@ -276,7 +310,7 @@ class TrellisNet(TrellisOptions, nn.Module):
         call = self._call(sequences, state, None, replace(form, depth=1, starts=True, all_rows=True))
 
         def layer(below: Levels) -> Levels:
-            (_, _, h, c), _ = run(call, *given, below)
+            (_, _, h, c), _ = run(call, *given, below, self._reader)
             return h, c
 
         zeros = torch.zeros(*sequences.x.shape[:2], self.hidden_size, dtype=call.dtype, device=call.device)

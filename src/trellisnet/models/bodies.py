@@ -12,10 +12,11 @@ from trellisnet.core.checks import one_of, unknown_option
 if TYPE_CHECKING:
     from torch import nn
 
-# name: the Python module of a body, its class there, and the dataclass of its options there. The options of the trellis
+# name: the Python module of a body, its class there, and the dataclass of its options there. The options of trellises
 # are in a module of their own that does not import torch, so that `--help` is fast.
 BODIES = {
     "trellis": ("trellisnet.core.trellis", "TrellisNet", "TrellisOptions"),
+    "attention-trellis": ("trellisnet.core.attention", "AttentionTrellis", "AttentionTrellisOptions"),
     "lstm": ("trellisnet.baselines.rnn", "LstmBody", "RnnOptions"),
     "gru": ("trellisnet.baselines.rnn", "GruBody", "RnnOptions"),
     "melis-lstm": ("trellisnet.baselines.melis", "MelisLstmBody", "MelisOptions"),
@@ -39,7 +40,8 @@ BODIES = {
 def body_options(name: str) -> type[Any]:
     """Return the dataclass that declares the options of a body."""
     file, _, options = BODIES[one_of("body", name, BODIES)]
-    kind: type[Any] = getattr(import_module("trellisnet.core.options" if name == "trellis" else file), options)
+    home = "trellisnet.core.options" if file.startswith("trellisnet.core.") else file
+    kind: type[Any] = getattr(import_module(home), options)
     return kind
 
 

@@ -16,10 +16,11 @@ before the first step of a sequence. `forward` may accept further keyword argume
     aux       return the outputs of inner layers (layers, T, B, D) as a third result, one per `aux_every` layers; the
               body has an attribute `aux_every`
 
-Three further attributes are optional. `for_inference()` returns an equal body for many calls on the same weights.
+Four further attributes are optional. `for_inference()` returns an equal body for many calls on the same weights.
 `input_scale` is the bound of the initial embedding values times the square root of the embedding size; None or absent:
 the bound is 0.1. `nested_depths` is True if the outputs of inner layers are those of calls of smaller `depth`, so that
-one call serves several depths; `aux_every` can then be changed between calls.
+one call serves several depths; `aux_every` can then be changed between calls. `added_parts` names submodules without
+effect at first: a run can start from the weights of another whose body does not have them.
 """
 
 from __future__ import annotations

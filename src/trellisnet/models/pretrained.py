@@ -77,10 +77,16 @@ class Pretrained(nn.Module, ABC):
         if VOCABULARY not in texts:
             (folder / VOCABULARY).unlink(missing_ok=True)  # of an older model
 
-    def load_weights(self, folder: Path | str) -> None:
-        """Copy the weights that `save_pretrained` of an equal model wrote into this one, all or none of them."""
+    def load_weights(self, folder: Path | str, grown: bool = False) -> None:
+        """Copy the weights that `save_pretrained` of an equal model wrote into this one, all or none of them.
+
+        With `grown`, tensors of the body's `added_parts` may be missing: they keep their values.
+        """
         path = Path(folder) / WEIGHTS
-        self._load_tensors(_read_tensors(path), path)
+        tensors = _read_tensors(path)
+        parts = tuple(f"net.{part}." for part in getattr(self.net, "added_parts", ())) if grown else ()
+        kept = {name: tensor for name, tensor in self._own_tensors().items() if parts and name.startswith(parts)}
+        self._load_tensors({**kept, **tensors}, path)
 
     def _extra_files(self) -> dict[str, str]:
         """Return the contents of further files of the model by file name."""

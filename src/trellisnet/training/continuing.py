@@ -27,7 +27,8 @@ START, EXTENDED = "from", "extended"  # keys of task.json
 def start_from(task: Task, folder: Path, checksum: str | None = None) -> dict[str, str]:
     """Load the best weights of another run into the model of a task; return the entry of task.json about them.
 
-    The runs may differ in data, options and depth, as long as all tensors have the same shapes.
+    The runs may differ in data, options and depth, as long as all tensors have the same shapes. A trellis with attention
+    can start from one without: it is then equal to it, because its gamma is zero.
 
     Args:
         task: the task of the new run.
@@ -50,7 +51,7 @@ def start_from(task: Task, folder: Path, checksum: str | None = None) -> dict[st
     if checksum not in (None, found):
         raise ValueError(f"{best / WEIGHTS} has changed since the run was started from it")
     try:
-        load_weights(task.model, best)
+        load_weights(task.model, best, grown=True)
     except ValueError as error:
         raise ValueError(f"--from {folder}: {error}") from None
     return {"run": str(folder), "sha256": found}

@@ -80,11 +80,15 @@ def with_body(values: Values, body: str) -> tuple[Values, list[str]]:
     """The checked values of a recipe with another body, and the keys that do not apply to it.
 
     Of the options of the recipe's own body only `hidden_size` is kept, because every body has a width. `aux_weight` and
-    `training.depths` are dropped too, because they refer to layers of the recipe's body.
+    `training.depths` are dropped too, because they refer to layers of the recipe's body. A body that declares all
+    options of the recipe's own, as a trellis with attention does, keeps them all.
     """
     model, training = values.get("model", {}), dict(values.get("training", {}))
-    if model.get("body", "trellis") == body:
+    own = model.get("body", "trellis")
+    if own == body:
         return values, []
+    if issubclass(body_options(body), body_options(own)) and own == "trellis":
+        return {**values, "model": {**model, "body": body}}, []
     around = around_body(KINDS[values.get("data", {}).get("name", DataConfig.name)])
     stay = {option.name for declared in around for option in fields(declared)} - {"aux_weight"}
     stay |= {option.name for option in fields(body_options(body))} & {"hidden_size"}

@@ -33,11 +33,14 @@ def save_model(model: nn.Module, folder: Path, facts: Mapping[str, Any]) -> None
         safetensors.save_model(model, str(file))
 
 
-def load_weights(model: nn.Module, folder: Path) -> None:
-    """Load the weights that `save_model` wrote into a model of the same architecture."""
+def load_weights(model: nn.Module, folder: Path, grown: bool = False) -> None:
+    """Load the weights that `save_model` wrote into a model of the same architecture.
+
+    With `grown`, the model's body may have parts that the saved one does not have (`added_parts`).
+    """
     path = folder / WEIGHTS
     if isinstance(model, Pretrained):
-        model.load_weights(folder)
+        model.load_weights(folder, grown)
         return
     if not path.is_file():
         raise FileNotFoundError(f"{path} not found: the folder holds no weights")

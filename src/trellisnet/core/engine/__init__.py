@@ -25,6 +25,7 @@ from trellisnet.core.engine.forward import forward
 from trellisnet.core.engine.storage import Kept, Layout, drop_buffer, give_buffer, take_buffer
 from trellisnet.core.kernel import Weights
 from trellisnet.core.state import TrellisState
+from trellisnet.core.taps import Reader
 
 __all__ = ["run"]
 
@@ -36,13 +37,18 @@ def run(
     state: TrellisState | None,
     mask: Tensor | None,
     start: tuple[Tensor | None, Tensor | None] = (None, None),
+    reader: Reader | None = None,
 ) -> tuple[Outputs, tuple[int, ...]]:
     """Compute a call on x (T, B, C): in place where possible, else with ordinary operations.
+
+    `reader` makes the taps of a net that does not read as the paper does.
 
     Returns the output (n, B, output), the outputs of inner levels (levels, n, B, output), and h and c of the state; and
     per step the layers that it needed to converge, where each step is solved on its own.
     """
     inputs = make_inputs(call, weights, x, state, mask, start)
+    if reader is not None:
+        return plain.run(call, inputs, reader(call, inputs)), ()
     if call.path == "steps":
         return steps.run(call, inputs)
     if needs_ordinary_operations(call):

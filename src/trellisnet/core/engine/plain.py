@@ -13,28 +13,32 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trellisnet.core.call import Call, Injections, Inputs, Outputs
+from trellisnet.core.call import Call, Inputs, Outputs
 from trellisnet.core.cells import AffineCell, Cell
 from trellisnet.core.engine.scan import scan
+from trellisnet.core.taps import Taps
 
 
-def run(call: Call, inputs: Inputs) -> Outputs:
-    """Compute every level of the plan from the one below it."""
-    injected = injected_products(call, inputs)  # per layer (n, B, G*H), or None
+def run(call: Call, inputs: Inputs, taps: Taps | None = None) -> Outputs:
+    """Compute every level of the plan from the one below it, as the taps (default the paper's) read it."""
+    taps = taps or Taps(call, inputs)
+    injected = taps.injected()  # per layer (n, B, G*H), or None
     hidden = [_with_context(call, 0, inputs.context_h, inputs.start_h)]
     memory = [_with_context(call, 0, inputs.context_c, inputs.start_c)]
     for i, layer in enumerate(call.plan.layers):
         h_parts, c_parts = [], []
+        reads = taps.hidden(i, hidden[i])
+        remembered = taps.memory(i, memory[i]) if call.cell.has_memory and call.path != "sweeps" else None
         for b, block in enumerate(call.blocks):
             pre = _added(call, inputs, i, b, injected[i])
             for term in block.terms:
-                pre = pre + hidden[i][layer.taps[term.tap]][..., term.channels] @ inputs.weights[b][term.rows]
+                pre = pre + reads[term.tap][..., term.channels] @ inputs.weights[b][term.rows]
             pre = pre.unflatten(-1, (call.cell.gates, -1))
             if call.path == "sweeps":
                 context = _context(call, i + 1, inputs.context_c)[-layer.dilation :, :, block.channels]
                 h, c = _sweep_cell(call.cell, pre, context, layer.dilation)
             else:
-                before = memory[i][layer.memory][..., block.channels] if call.cell.has_memory else None
+                before = None if remembered is None else remembered[..., block.channels]
                 h, c = run_cell(call.cell, pre, before)
             h_parts.append(h)
             c_parts.append(c)
@@ -45,16 +49,6 @@ def run(call: Call, inputs: Inputs) -> Outputs:
         hidden.append(_with_context(call, i + 1, inputs.context_h, h))
         memory.append(_with_context(call, i + 1, inputs.context_c, c))
     return _outputs(call, hidden, memory)
-
-
-def injected_products(call: Call, inputs: Inputs) -> list[Tensor | None]:
-    """What the input adds to each layer; layers of one dilation share the product."""
-    injections = Injections(call)
-    products = [gathered @ inputs.input_weight for gathered in injections.gather(inputs.x)]
-    return [
-        None if number is None else products[number][-layer.rows :]
-        for number, layer in zip(injections.of_layer, call.plan.layers, strict=True)
-    ]
 
 
 def _added(call: Call, inputs: Inputs, i: int, b: int, injected: Tensor | None) -> Tensor:

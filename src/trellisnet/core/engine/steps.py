@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from trellisnet.core.call import Call, Inputs, Outputs
-from trellisnet.core.engine.plain import injected_products, run_cell
+from trellisnet.core.engine.plain import run_cell
+from trellisnet.core.taps import Taps
 
 Iterations = tuple[int, ...]
 
@@ -27,7 +28,7 @@ def run(call: Call, inputs: Inputs) -> tuple[Outputs, Iterations]:
 
 class _Steps:
     def __init__(self, call: Call, inputs: Inputs) -> None:
-        self.call, self.inputs, self.injected = call, inputs, injected_products(call, inputs)
+        self.call, self.inputs, self.injected = call, inputs, Taps(call, inputs).injected()
         zero = torch.zeros(call.batch, call.width, dtype=call.dtype, device=call.device)
         self.span, self.zero = call.plan.spans[0], zero
         contexts = (inputs.context_h, inputs.context_c)
