@@ -10,6 +10,7 @@ from pathlib import Path
 
 import charts
 import concepts
+import heads
 import histories
 import tables
 import ways
@@ -25,6 +26,7 @@ FIGURES: dict[str, Callable[[], str]] = {
     "left-contexts": histories.left_contexts,
     "lstm": histories.lstm,
     "paths": ways.paths,
+    "attention": heads.attention,
     "receptive-field": charts.receptive_field,
     "training-time": charts.training,
     "training-memory": charts.memory,

@@ -9,12 +9,12 @@ from trellisnet.models.sizing import width_for
 
 
 def classifier(body):
-    layers = {"num_layers": 4} if body == "trellis" else {}
+    layers = {"num_layers": 4} if body.endswith("trellis") else {}
     return lambda width: build_classifier(body, 3, 10, hidden_size=width, **layers)
 
 
 def language_model(body):
-    layers = {"num_layers": 4} if body == "trellis" else {}
+    layers = {"num_layers": 4} if body.endswith("trellis") else {}
     return lambda width: build_language_model(body, 500, 32, hidden_size=width, **layers)
 
 

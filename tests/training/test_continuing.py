@@ -9,6 +9,7 @@ from test_resume import DROPOUTS, Killed, assert_equal_runs
 from tiny import tiny_config, tiny_sequences, tiny_text
 from trellisnet.cli import main
 from trellisnet.data.text.data import TextData
+from trellisnet.models.language import LanguageModel
 from trellisnet.training import fit, tasks
 from trellisnet.training.loop import Trainer
 from trellisnet.training.progress import Progress
@@ -155,3 +156,15 @@ def test_the_command_takes_a_run_to_start_from(tmp_path, capsys):
     assert facts["from"]["run"] == str(tmp_path / "first")
     assert "nowhere is not a run" in error_of(capsys, "train", recipe, "--from", "nowhere", "--to", tmp_path / "third")
     assert not (tmp_path / "third").exists()
+
+
+def test_a_trellis_with_attention_starts_equal_to_one_without(tmp_path):
+    fit.train_new(tiny_config(), "first", tmp_path / "first")
+    config = tiny_config({"body": "attention-trellis", "window": 4}, learning_rate=0.0, epochs=1)
+    fit.train_new(config, "second", tmp_path / "second", tmp_path / "first")
+    plain, grown = (LanguageModel.from_pretrained(tmp_path / name / "best") for name in ("first", "second"))
+    assert not grown.net.attention.gamma.any()
+    ids = torch.arange(12)[None] % 7
+    assert torch.allclose(grown.log_prob(ids), plain.log_prob(ids), atol=1e-5)
+    with pytest.raises(ValueError, match=r"--from .*second: .*net.attention.gamma is not part of the model"):
+        fit.train_new(tiny_config(), "third", tmp_path / "third", tmp_path / "second")

@@ -3,7 +3,8 @@
 Read `naive.py` first: the paper's equations as loops. Then `trellis.py`, the module; `plan.py`, which cells a call
 needs; `state.py`, what goes from call to call; and `engine/plain.py`, the same with tensors. Everything else in
 `engine/` is how a call is run fast, behind one function, `engine.run`. `forms.py` checks a call; `solver.py` runs
-layers until they converge.
+layers until they converge. `attention.py` adds attention to the taps (`taps.py`), and `bridge.py` shows that the taps
+are attention already.
 
 Words, each with one meaning:
 

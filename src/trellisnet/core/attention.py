@@ -96,7 +96,8 @@ class AttendingTaps(Taps):
     def __init__(self, call: Call, inputs: Inputs, attention: WindowAttention) -> None:
         super().__init__(call, inputs)
         self.attention = attention
-        self.from_input = inputs.x @ attention.weight_input.to(call.dtype)  # the same in all layers
+        from_input = inputs.x @ attention.weight_input.to(call.dtype)  # the same in all layers
+        self.from_input = from_input.chunk(3, -1)
 
     def hidden(self, i: int, level: Tensor) -> list[Tensor]:
         taps = super().hidden(i, level)
@@ -104,14 +105,19 @@ class AttendingTaps(Taps):
         return taps
 
     def _attend(self, i: int, level: Tensor) -> Tensor:
-        attention = self.attention
-        read = level @ attention.weight_hidden.to(level.dtype)  # (n - 1 + T, B, 3H)
-        if i % self.call.inject_every == 0:
-            read = read + self.from_input
-        lag_scores = attention.lag_scores.to(level.dtype)
-        q, k, v = (part.unflatten(-1, (len(lag_scores), -1)) for part in read.chunk(3, -1))
-        y = window_attention(q[lag_scores.shape[-1] - 1 :], k, v, lag_scores)
-        return attention.gamma.to(level.dtype) * y.flatten(2)
+        attention, dtype = self.attention, level.dtype
+        lag_scores = attention.lag_scores.to(dtype)
+        heads, window = lag_scores.shape
+        parts = []
+        for part, weight in enumerate(attention.weight_hidden.to(dtype).chunk(3, -1)):
+            first = window - 1 if part == 0 else 0  # there are no queries of the steps before
+            # the first layer finds zeros below, which need no product
+            read = level[first:] if i == 0 and self.call.zero_below else level[first:] @ weight
+            if i % self.call.inject_every == 0:
+                read = read + self.from_input[part][first:]
+            parts.append(read.unflatten(-1, (heads, -1)))
+        q, k, v = parts
+        return attention.gamma.to(dtype) * window_attention(q, k, v, lag_scores).flatten(2)
 
 
 @dataclass(eq=False, repr=False)

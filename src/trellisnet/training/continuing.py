@@ -27,8 +27,8 @@ START, EXTENDED = "from", "extended"  # keys of task.json
 def start_from(task: Task, folder: Path, checksum: str | None = None) -> dict[str, str]:
     """Load the best weights of another run into the model of a task; return the entry of task.json about them.
 
-    The runs may differ in data, options and depth, as long as all tensors have the same shapes. A trellis with attention
-    can start from one without: it is then equal to it, because its gamma is zero.
+    The runs may differ in data, options and depth, as long as all tensors have the same shapes. A trellis with
+    attention can start from one without: it is then equal to it, because its gamma is zero.
 
     Args:
         task: the task of the new run.

@@ -87,7 +87,7 @@ def with_body(values: Values, body: str) -> tuple[Values, list[str]]:
     own = model.get("body", "trellis")
     if own == body:
         return values, []
-    if issubclass(body_options(body), body_options(own)) and own == "trellis":
+    if own == "trellis" and issubclass(body_options(body), body_options(own)):
         return {**values, "model": {**model, "body": body}}, []
     around = around_body(KINDS[values.get("data", {}).get("name", DataConfig.name)])
     stay = {option.name for declared in around for option in fields(declared)} - {"aux_weight"}
