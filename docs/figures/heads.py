@@ -26,16 +26,15 @@ def attention() -> str:
 
 def _layer(drawing: Drawing) -> None:
     """The tokens below, a box per head, their sum, and the cell."""
-    places = {lag: 420 - 96 * lag for lag in range(5)}
+    places = {lag: 444 - 96 * lag for lag in range(5)}
     for lag, x in places.items():
         null = lag > 3
         words = "null" if null else "u(t)" if lag == 0 else f"u(t - {lag})"
         drawing.box(x - 38, 316, 76, 34, "paper" if null else "blue-tint", "soft" if null else "blue", dashed=null)
         drawing.text(x, 333, words, "soft" if null else "ink", 13)
-    drawing.text(
-        232, 374, "tokens u = [h, x] of the layer below; before the start, null tokens of value zero", "soft", 12
-    )
-    boxes = {"head 1": 190, "head 2": 286, "head 3": 382, "memory": 88}
+    words = "tokens u = [h, x] of the layer below; before the start, null tokens of value zero"
+    drawing.text(252, 374, words, "soft", 11.5)
+    boxes = {"head 1": 214, "head 2": 310, "head 3": 406, "memory": 112}
     for name, _, value, tone, lag in (*HEADS, MEMORY):
         x = boxes[name]
         drawing.line((places[lag], 316), (x, 247), tone, 1.8, arrow=True)
@@ -43,14 +42,14 @@ def _layer(drawing: Drawing) -> None:
         drawing.text(x, 217, name, size=13)
         drawing.text(x, 234, f"value map {value}" if value != "identity" else "identity", "soft", 10.5)
         if name != "memory":
-            drawing.line((x, 204), (286, 165), tone, 1.8, arrow=True)
-    drawing.box(206, 130, 160, 34, "paper", "ink")
-    drawing.text(286, 147, "sum + b: pre-activations", size=13)
-    drawing.line((286, 130), (286, 101), "ink", arrow=True)
-    drawing.box(176, 58, 220, 42, "paper", "ink")
-    drawing.text(286, 72, "the cell f", size=14)
-    drawing.text(286, 89, "in the place of the feed-forward part", "soft", 11)
-    drawing.line((88, 204), (173, 79), "green", 1.8, arrow=True, bend=-22)
+            drawing.line((x, 204), (310, 165), tone, 1.8, arrow=True)
+    drawing.box(216, 130, 188, 34, "paper", "ink")
+    drawing.text(310, 147, "sum + b: pre-activations", size=13)
+    drawing.line((310, 130), (310, 101), "ink", arrow=True)
+    drawing.box(196, 58, 228, 42, "paper", "ink")
+    drawing.text(310, 72, "the cell f", size=14)
+    drawing.text(310, 89, "in the place of the feed-forward part", "soft", 11)
+    drawing.line((112, 204), (193, 79), "green", 1.8, arrow=True, bend=-22)
 
 
 def _matrix(drawing: Drawing, left: float, top: float, head: tuple[str, str, str, str, int]) -> None:
