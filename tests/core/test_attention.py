@@ -236,3 +236,8 @@ def test_attention_is_not_added_twice():
 def test_the_default_window_is_64_or_what_the_taps_read():
     assert make().attend().window == 64
     assert make(dilation=(1, 100)).attend().window == 101
+
+
+def test_explain_does_not_count_what_it_does_not_know():
+    with pytest.raises(ValueError, match="explain does not know attention, got AttentionTrellis"):
+        attending().explain(10)

@@ -153,7 +153,7 @@ class TrellisNet(TrellisOptions, nn.Module):
         113
         """
         if not self.cones:
-            raise ValueError(f"explain knows nets that read as the paper does, got {type(self).__name__} with attention")
+            raise ValueError(f"explain does not know attention, got {type(self).__name__}")
         return explain(self, steps, batch_size, tail, depth, path)
 
     @property
