@@ -16,6 +16,7 @@ from torch.nn.utils import parametrizations
 
 from trellisnet.baselines.base import last_steps
 from trellisnet.core.checks import positive_int
+from trellisnet.core.pickling import PicklesWeightNorm
 
 Net = TypeVar("Net", bound=nn.Module)
 
@@ -46,7 +47,7 @@ def causal_convolution(
     return drawn
 
 
-class CausalConvolution(nn.Module):
+class CausalConvolution(PicklesWeightNorm):
     """A convolution with a weight (k, C, O) and a bias (O) over the present step and the `reach` steps before it."""
 
     def __init__(self, weight: Tensor, bias: Tensor, dilation: int) -> None:

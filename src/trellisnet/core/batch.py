@@ -10,14 +10,14 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from trellisnet.core.checks import positive_int, positive_ints
-from trellisnet.core.plan import AnyRows, RowsPerSequence
+from trellisnet.core.plan import AnyRows, Lengths, RowsPerSequence
 
 
 class Sequences(NamedTuple):
     """Sequences as (T, B, C), their lengths where they are not all T, and the form they came in."""
 
     x: Tensor
-    lengths: tuple[int, ...] | None
+    lengths: Lengths | None
     batch_first: bool
     unbatched: bool = False
     packed: PackedSequence | None = None
@@ -28,7 +28,8 @@ class Sequences(NamedTuple):
             return y.squeeze(-2)
         if self.packed is not None and whole and y.dim() == 3:
             order, inverse = self.packed.sorted_indices, self.packed.unsorted_indices
-            lengths = torch.tensor(self.lengths or [len(self.x)] * self.x.shape[1], device="cpu")
+            equal = [len(self.x)] * self.x.shape[1]
+            lengths = torch.as_tensor(equal if self.lengths is None else self.lengths, device="cpu")
             if order is not None:
                 y, lengths = y.index_select(1, order), lengths.index_select(0, order.cpu())
             packed = pack_padded_sequence(y, lengths)
@@ -39,6 +40,8 @@ class Sequences(NamedTuple):
         """The last `tail` steps of all sequences (None: all steps), and which of them each sequence picks."""
         if tail is None:
             return None, None
+        if isinstance(self.lengths, Tensor):
+            return None, self._last_of_each(tail)
         ends = self.lengths or (len(self.x),)
         if positive_int("tail", tail) > min(ends):
             what = "the steps of x" if self.lengths is None else "the shortest of lengths"
@@ -53,18 +56,23 @@ class Sequences(NamedTuple):
 
     def last(self, tail: int) -> AnyRows:
         """Where the last `tail` steps of each sequence are among all steps."""
-        _, picked = self.wanted(tail)
+        wanted, picked = self.wanted(tail)
         if picked is None:
-            stop = self.lengths[0] if self.lengths else len(self.x)
-            return slice(stop - tail, stop)
-        ends = torch.tensor(self.lengths, device=self.x.device)
-        return ends - tail + torch.arange(tail, device=self.x.device)[:, None], picked[1]
+            assert isinstance(wanted, range)
+            return slice(wanted.start, wanted.stop)
+        return self._last_of_each(tail)
+
+    def _last_of_each(self, tail: int) -> RowsPerSequence:
+        """The last `tail` steps of sequences of unequal lengths, among all steps."""
+        device = self.x.device
+        rows = torch.as_tensor(self.lengths, device=device) - tail + torch.arange(tail, device=device)[:, None]
+        return rows, torch.arange(rows.shape[1], device=device)
 
     def padding(self) -> Tensor | None:
         """True at the steps beyond each sequence's end: (T, B, 1); None if there are none."""
         if self.lengths is None:
             return None
-        ends = torch.tensor(self.lengths, device=self.x.device)
+        ends = torch.as_tensor(self.lengths, device=self.x.device)
         return (torch.arange(len(self.x), device=self.x.device)[:, None] >= ends).unsqueeze(-1)
 
 
@@ -88,15 +96,33 @@ def read_sequences(
         x = x.unsqueeze(1)
     elif batch_first and packed is None:
         x = x.transpose(0, 1)
+    if is_exporting() and not isinstance(x.shape[0], int):
+        raise ValueError(
+            "the time axis of x cannot be dynamic in an export, because another number of steps needs other cells: "
+            "export one step with its state, or sequences of one stated length"
+        )
     if 0 in x.shape:
         raise ValueError(f"x must not be empty: got {x.shape[0]} steps of {x.shape[1]} sequences")
     return Sequences(x, check_lengths(lengths, *x.shape[:2]), batch_first, unbatched, packed)
 
 
-def check_lengths(lengths: Sequence[int] | Tensor | None, longest: int, batch: int) -> tuple[int, ...] | None:
-    """Return the lengths of a batch after a check of each; None if all sequences have all steps."""
+def is_exporting() -> bool:
+    """Whether `torch.export` traces this call; torch 2.6 tells only that something traces it."""
+    return bool(getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)())
+
+
+def check_lengths(lengths: Sequence[int] | Tensor | None, longest: int, batch: int) -> Lengths | None:
+    """Return the lengths of a batch after a check of each; None if all sequences have all steps.
+
+    The lengths of an exported program are not known when it is traced: they stay a tensor, and only their number is
+    checked.
+    """
     if lengths is None:
         return None
+    if isinstance(lengths, Tensor) and is_exporting():
+        if lengths.dim() != 1 or lengths.shape[0] != batch or lengths.is_floating_point():
+            raise ValueError(f"lengths must be {batch} integers, one per sequence, got shape {tuple(lengths.shape)}")
+        return lengths
     values = positive_ints("lengths", lengths)
     if len(values) != batch:
         raise ValueError(f"lengths must be {batch} integers, one per sequence, got {len(values)}")

@@ -25,6 +25,7 @@ from torch.nn.utils import parametrizations, parametrize
 
 from trellisnet.core.cells import Cell
 from trellisnet.core.options import TrellisOptions
+from trellisnet.core.pickling import PicklesWeightNorm
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ class Drop(NamedTuple):
         return torch.cat([F.dropout(older, self.probability), newest])
 
 
-class Kernel(nn.Module, ABC):
+class Kernel(PicklesWeightNorm, ABC):
     """What dense and mixed-group kernels share: initialisation, weight norm, DropConnect."""
 
     _version = 2  # torch writes it beside a state_dict

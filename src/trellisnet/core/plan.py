@@ -24,6 +24,7 @@ from torch import Tensor
 Rows = slice | Tensor  # how to index a level: consecutive rows, or row numbers
 RowsPerSequence = tuple[Tensor, Tensor]  # or other rows for each sequence: (rows, B), and the numbers of the sequences
 AnyRows = Rows | RowsPerSequence
+Lengths = tuple[int, ...] | Tensor  # the length of each sequence: numbers, or a tensor (B) of an exported program
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import GetAttrKey, register_pytree_node
 
-from trellisnet.core.plan import AnyRows, Plan, spans_of
+from trellisnet.core.plan import AnyRows, Lengths, Plan, spans_of
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class TrellisState:
     """What every level of a trellis would have seen before the next step.
 
@@ -46,9 +46,9 @@ class TrellisState:
             if part is not None and not isinstance(part, Tensor):
                 raise TypeError(f"state {name} must be a tensor or None, got {type(part).__name__}")
         if self.h.dim() == 2 and self.spans == (1,):
-            object.__setattr__(self, "h", self.h.unsqueeze(0))
+            self.h = self.h.unsqueeze(0)
             if self.c is not None and self.c.dim() == 2:
-                object.__setattr__(self, "c", self.c.unsqueeze(0))
+                self.c = self.c.unsqueeze(0)
         rows = sum(self.spans)
         if self.h.dim() != 3 or self.h.shape[0] != rows:
             expected = "(batch, hidden) or (1, batch, hidden)" if self.spans == (1,) else f"({rows}, batch, hidden)"
@@ -216,25 +216,25 @@ class StateForm:
             if part is not None and part.device != x.device:
                 raise ValueError(f"state must be on the device of x, {x.device}, got {part.device}")
 
-    def ends(self, plan: Plan, lengths: tuple[int, ...] | None, device: torch.device) -> tuple[AnyRows, ...]:
+    def ends(self, plan: Plan, lengths: Lengths | None, device: torch.device) -> tuple[AnyRows, ...]:
         """For level 1 and up, the rows that the next state keeps; of a plan by steps, those of the last level."""
         spans = plan.spans[1:] if any(plan.spans[1:]) else plan.spans[:1]
         return tuple(self._end(span, plan.wanted, lengths, device) for span in spans)
 
     @staticmethod
-    def _end(span: int, length: int, lengths: tuple[int, ...] | None, device: torch.device) -> AnyRows:
+    def _end(span: int, length: int, lengths: Lengths | None, device: torch.device) -> AnyRows:
         """The last `span` rows of a level with `span` context rows: at its end, or at each sequence's own end."""
         if lengths is None:
             return slice(length, length + span)
-        rows = torch.tensor(lengths, device=device) + torch.arange(span, device=device)[:, None]
-        return rows, torch.arange(len(lengths), device=device)
+        rows = torch.as_tensor(lengths, device=device) + torch.arange(span, device=device)[:, None]
+        return rows, torch.arange(rows.shape[1], device=device)
 
     def after(
         self,
         spans: tuple[int, ...],
         x: Tensor,
         state: TrellisState | None,
-        lengths: tuple[int, ...] | None,
+        lengths: Lengths | None,
         h: Tensor,
         c: Tensor | None,
     ) -> TrellisState:
@@ -247,7 +247,8 @@ class StateForm:
             last_x = self._last(None if state is None else state.x, x, span, lengths)
         if len(spans) == 1:
             return TrellisState(h, c, last_x, spans)
-        if state is not None and state.first_level == 0 and min(lengths or x.shape[:1]) < spans[0]:
+        shortest = x.shape[0] if lengths is None else 1 if isinstance(lengths, Tensor) else min(lengths)
+        if state is not None and state.first_level == 0 and shortest < spans[0]:
             # a call shorter than the span after `repackage`: part of the context below the first layer is still seen
             bottom, known = spans[0], state.spans[0]
             old_h, old_c = state.take([max(0, known - bottom + i) for i in range(bottom)])
@@ -257,7 +258,7 @@ class StateForm:
                 c = torch.cat([self._last(old_c, zeros, bottom, lengths), c])
         return TrellisState(h, c, last_x, (bottom, *spans[1:]))
 
-    def _last(self, before: Tensor | None, now: Tensor, span: int, lengths: tuple[int, ...] | None) -> Tensor:
+    def _last(self, before: Tensor | None, now: Tensor, span: int, lengths: Lengths | None) -> Tensor:
         """The last `span` rows of `before` (None: zeros) and `now` joined; at each sequence's own end."""
         length = now.shape[0]
         if lengths is None and span <= length:
@@ -273,7 +274,7 @@ def _flatten(state: TrellisState) -> tuple[list[Any], tuple[int, ...]]:
 def _unflatten(leaves: Iterable[Any], spans: tuple[int, ...]) -> TrellisState:
     state = object.__new__(TrellisState)  # without checks: tracers use leaves that are not tensors
     for name, value in zip(("h", "c", "x", "spans"), (*leaves, spans), strict=True):
-        object.__setattr__(state, name, value)
+        setattr(state, name, value)
     return state
 
 

@@ -43,13 +43,21 @@ BATCH_DIM = 1  # of the tensors of a state
 State = Any  # a pytree of tensors, or None
 
 
-@dataclass(frozen=True, eq=False)
+def register_output(kind: type[Any]) -> None:
+    """Make a dataclass of results a pytree, for `torch.export` and other tools that look for tensors in results."""
+    torch.export.register_dataclass(kind, serialized_type_name=f"trellisnet.{kind.__name__}")
+
+
+@dataclass(eq=False)
 class BodyOutput:
     """The results of a body: y (T, B, D), the next state, and the outputs of inner layers (layers, T, B, D)."""
 
     output: Tensor
     state: State
     aux: Tensor | None = None
+
+
+register_output(BodyOutput)
 
 
 def check_body(body: object) -> Any:
@@ -200,11 +208,12 @@ def _described(value: object) -> str:
     return f"a tuple of {len(value)}" if isinstance(value, tuple) else type(value).__name__
 
 
-def _last(output: Tensor, tail: int, lengths: Sequence[int] | None) -> Tensor:
+def _last(output: Tensor, tail: int, lengths: Sequence[int] | Tensor | None) -> Tensor:
     """Cut the last `tail` steps of each sequence from an output with all steps."""
-    shortest = len(output) if lengths is None else min(lengths)
-    if positive_int("tail", tail) > shortest:
-        raise ValueError(f"tail must be at most {shortest} (the shortest sequence), got {tail}")
+    if not isinstance(lengths, Tensor):
+        shortest = len(output) if lengths is None else min(lengths)
+        if positive_int("tail", tail) > shortest:
+            raise ValueError(f"tail must be at most {shortest} (the shortest sequence), got {tail}")
     if lengths is None:
         return output[-tail:]
     ends = torch.as_tensor(lengths, device=output.device)

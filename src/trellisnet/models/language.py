@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from typing_extensions import Self
 
 from trellisnet.core.checks import one_of, positive_int
-from trellisnet.models.body import BodyOutput, State, check_body, detach, repackage, run_body
+from trellisnet.models.body import BodyOutput, State, check_body, detach, register_output, repackage, run_body
 from trellisnet.models.dropout import channel_mask, embed, masked
 from trellisnet.models.heads import IGNORED, make_head
 from trellisnet.models.heads.base import at_least_single
@@ -38,6 +38,9 @@ class LMOutput:
     loss: Tensor | None = None
     parts: dict[str, Tensor] = field(default_factory=dict)
     log_prob: Tensor | None = None
+
+
+register_output(LMOutput)
 
 
 class LanguageModel(TextMethods):

@@ -17,7 +17,7 @@ from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 from trellisnet.core.checks import boolean, positive_int
 from trellisnet.core.precision import without_autocast
 from trellisnet.models.bidirectional import Lengths, run_both, run_both_depths, twin_of
-from trellisnet.models.body import State, at_ends, check_body, detach
+from trellisnet.models.body import State, at_ends, check_body, detach, register_output
 from trellisnet.models.dropout import channel_mask, masked
 from trellisnet.models.heads.base import affine, at_least_single, to_compute
 from trellisnet.models.options import SequenceOptions, aux_weight_for, split_options
@@ -42,6 +42,9 @@ class SequenceOutput:
     loss: Tensor | None = None
     parts: dict[str, Tensor] = field(default_factory=dict)
     state: State = None
+
+
+register_output(SequenceOutput)
 
 
 class SequenceModel(Pretrained):
