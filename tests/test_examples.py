@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from trellisnet import TrellisLM, Vocabulary
+
 FOLDER = Path(__file__).parents[1] / "examples"
 
 
@@ -36,8 +38,16 @@ def own_cell(main):
     assert result["peephole"] < 0.8  # always saying zero has an error of nearly 1
 
 
+def stream_onnx(main):
+    pytest.importorskip("onnxruntime", reason="needs the extra export")
+    vocabulary = Vocabulary("abcdef", "characters")
+    TrellisLM(6, 4, 8, 1, vocabulary=vocabulary).export("step.onnx")
+    assert main("step.onnx", prompts=("ab", "c"), characters=5) == main("step.onnx", prompts=("ab", "c"), characters=5)
+
+
 CHECKS = {
-    check.__name__: check for check in (classify_sequences, forecast_series, character_model, continue_lstm, own_cell)
+    check.__name__: check
+    for check in (classify_sequences, forecast_series, character_model, continue_lstm, own_cell, stream_onnx)
 }
 
 
@@ -50,7 +60,8 @@ def _as_a_program():
 
 @pytest.mark.usefixtures("_as_a_program")
 @pytest.mark.parametrize("name", CHECKS)
-def test_an_example_shows_what_it_says(name):
+def test_an_example_shows_what_it_says(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     CHECKS[name](runpy.run_path(str(FOLDER / f"{name}.py"))["main"])
 
 

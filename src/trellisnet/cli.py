@@ -19,6 +19,7 @@ COMMANDS = {
     "generate": "continue prompts with a trained language model",
     "translate": "translate lines of text with a trained translator",
     "explain": "say what a recipe or a run costs: receptive field, cells, multiply-adds, memory",
+    "export": "write a trained model to a file for onnxruntime or torch",
     "recipes": "list the recipes, with the paper's results and sizes",
     "ablate": "train a recipe with one ingredient removed at a time (table 6 of the paper)",
     "versus": "compare bodies on a recipe: equal time, equal size, each with its best learning rate",

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from operator import index
 from pathlib import Path
-from typing import Any, SupportsFloat, SupportsIndex
+from typing import TYPE_CHECKING, Any, SupportsFloat, SupportsIndex
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -22,6 +22,9 @@ from trellisnet.core.kernel import from_first_layout
 from trellisnet.files import replacing
 from trellisnet.models.bodies import make_body, name_of, options_of
 from trellisnet.vocabulary import FILE_NAME as VOCABULARY
+
+if TYPE_CHECKING:
+    from trellisnet.models.export import Exported
 
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 VERSION = 2  # of the format; older versions are read, newer ones are refused
@@ -76,6 +79,37 @@ class Pretrained(nn.Module, ABC):
                 file.write_text(text, encoding="utf-8")
         if VOCABULARY not in texts:
             (folder / VOCABULARY).unlink(missing_ok=True)  # of an older model
+
+    def export(
+        self,
+        path: Path | str,
+        format: str = "onnx",
+        *,
+        length: int | None = None,
+        lengths: bool = False,
+        int8: bool = False,
+    ) -> Exported:
+        """Write the model to a file that runs without this package, and compare the file with the model.
+
+        The file has one step of a stream, with the tensors of the state as further inputs and outputs, or a sequence of
+        a stated length. The batch is dynamic. Weight norm is computed once, and dropout is off.
+
+        Args:
+            path: the file, which ends in .onnx or .pt2.
+            format: "onnx", for onnxruntime; "pt2", for `torch.export.load`; or "aoti", compiled by AOTInductor for this
+                kind of machine.
+            length: number of steps of a sequence; default one step with its state.
+            lengths: sequences of unequal lengths: the file has a further input, the length of each.
+            int8: weights in 8 bits, for "onnx".
+
+        Raises:
+            ImportError: "onnx" needs the extra `export`.
+            ValueError: an argument is wrong, or the model cannot be traced; the message names the reason.
+            RuntimeError: the file's results differ from the model's by more than rounding does; nothing is written.
+        """
+        from trellisnet.models.export import export_model  # noqa: PLC0415  # it imports the models
+
+        return export_model(self, path, format, length=length, lengths=lengths, int8=int8)
 
     def load_weights(self, folder: Path | str, grown: bool = False) -> None:
         """Copy the weights that `save_pretrained` of an equal model wrote into this one, all or none of them.
