@@ -34,7 +34,12 @@ def commands(page):
     return [words for line in text.splitlines() if (words := shlex.split(line, comments=True))]
 
 
+NEEDS = {"docs/transformers.md": "transformers"}  # pages whose Python needs an extra
+
+
 def run_python(page):
+    if page in NEEDS:
+        pytest.importorskip(NEEDS[page], reason="needs an extra")
     names: dict = {}
     for block in blocks(page, "python"):  # one after the other, as a reader would
         exec(compile(block, page, "exec"), names)

@@ -106,6 +106,7 @@ BELOW = {  # what a level may know of beside itself; data stands beside the mode
     "models": {"core", "baselines", "files", "vocabulary"},
     "data": {"core", "files", "vocabulary"},
     "training": {"core", "baselines", "models", "data", "files", "vocabulary"},
+    "integrations": {"core", "baselines", "models", "data", "training", "files", "vocabulary"},
     "commands": set(),  # all
 }
 

@@ -22,6 +22,8 @@ from trellisnet.models.text import TextMethods
 from trellisnet.vocabulary import FILE_NAME as VOCABULARY
 from trellisnet.vocabulary import Vocabulary
 
+MODEL_TYPE = "trellisnet"  # by which `transformers` knows the models of this package
+
 
 @dataclass
 class LMOutput:
@@ -61,6 +63,8 @@ class LanguageModel(TextMethods):
     >>> tuple(lm.generate(ids, max_new_tokens=5).shape)
     (2, 26)
     """
+
+    _labels = {"model_type": MODEL_TYPE}  # noqa: RUF012  # declared as a ClassVar
 
     def __init__(
         self, body: nn.Module, vocab_size: int, *, vocabulary: Vocabulary | None = None, **options: Any

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from operator import index
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, SupportsFloat, SupportsIndex
+from typing import TYPE_CHECKING, Any, ClassVar, SupportsFloat, SupportsIndex
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -37,6 +37,7 @@ class Pretrained(nn.Module, ABC):
     """
 
     net: Any  # the body
+    _labels: ClassVar[Mapping[str, str]] = {}  # further entries of the configuration, for other libraries
 
     @abstractmethod
     def _arguments(self) -> dict[str, Any]:
@@ -71,8 +72,8 @@ class Pretrained(nn.Module, ABC):
         """Write the model to a folder, which is created if necessary. A failed save leaves an older model intact."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        config = {"format_version": VERSION, "model": type(self).__name__, "arguments": self.config}
-        texts = {CONFIG: json.dumps(config, indent=2, default=_class_name) + "\n", **self._extra_files()}
+        config = self._described()
+        texts = {CONFIG: json.dumps(config, indent=2) + "\n", **self._extra_files()}
         with replacing(folder / WEIGHTS, *(folder / name for name in texts)) as (weights, *files):
             save_file({name: tensor.contiguous() for name, tensor in self._own_tensors().items()}, weights)
             for file, text in zip(files, texts.values(), strict=True):
@@ -110,6 +111,11 @@ class Pretrained(nn.Module, ABC):
         from trellisnet.models.export import export_model  # noqa: PLC0415  # it imports the models
 
         return export_model(self, path, format, length=length, lengths=lengths, int8=int8)
+
+    def _described(self) -> dict[str, Any]:
+        """Return the content of `config.json`."""
+        arguments = json.loads(json.dumps(self.config, default=_class_name))
+        return {"format_version": VERSION, "model": type(self).__name__, **self._labels, "arguments": arguments}
 
     def load_weights(self, folder: Path | str, grown: bool = False) -> None:
         """Copy the weights that `save_pretrained` of an equal model wrote into this one, all or none of them.
@@ -150,33 +156,32 @@ class Pretrained(nn.Module, ABC):
         folder = Path(folder)
         version, kind, saved = cls._read_config(folder / CONFIG)
         arguments = {**saved, **cls._extra_arguments(folder), **changes}
-        for own in ("cell", "body"):
-            if isinstance(given := arguments.get(own), dict) and "class" in given:
-                raise ValueError(
-                    f"{folder / CONFIG}: the model was built with a {own} of its own: pass {own}={given['class']}()"
-                )
         tensors = _read_tensors(folder / WEIGHTS)
         if version == 1:
             tensors = from_first_layout(tensors, "net.kernel.")
         if dtype is None:
             dtype = next((t.dtype for t in tensors.values() if t.is_floating_point()), None)
-        try:
-            model = kind._build(arguments, device, dtype)
-        except (TypeError, ValueError) as error:
-            changed = f" with {', '.join(changes)} changed" if changes else ""
-            raise ValueError(f"{folder / CONFIG}{changed} does not describe a {kind.__name__}: {error}") from None
+        changed = f" with {', '.join(changes)} changed" if changes else ""
+        model = kind._build(arguments, device, dtype, f"{folder / CONFIG}{changed}")
         model._load_tensors(tensors, folder / WEIGHTS)
         return model.eval()
 
     @classmethod
-    def _build(cls, arguments: dict[str, Any], device: Any, dtype: torch.dtype | None) -> Self:
-        """Build a model from its `config`."""
-        if issubclass(cls, BuildsItsBody):
-            return cls(**arguments, device=device, dtype=dtype)
-        body = arguments.pop("body", None)
-        if isinstance(body, dict):
-            body = make_body(**body, device=device, dtype=dtype)
-        return cls(body, **arguments)
+    def _build(cls, arguments: Mapping[str, Any], device: Any, dtype: torch.dtype | None, where: Path | str) -> Self:
+        """Build a model from its `config`, which came from `where`."""
+        for own in ("cell", "body"):
+            if isinstance(given := arguments.get(own), dict) and "class" in given:
+                raise ValueError(f"{where}: the model was built with a {own} of its own: pass {own}={given['class']}()")
+        try:
+            if issubclass(cls, BuildsItsBody):
+                return cls(**arguments, device=device, dtype=dtype)
+            options = dict(arguments)
+            body = options.pop("body", None)
+            if isinstance(body, dict):
+                body = make_body(**body, device=device, dtype=dtype)
+            return cls(body, **options)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{where} does not describe a {cls.__name__}: {error}") from None
 
     @classmethod
     def _extra_arguments(cls, folder: Path) -> dict[str, Any]:
@@ -192,6 +197,11 @@ class Pretrained(nn.Module, ABC):
             raise FileNotFoundError(f"{path} not found: not a folder of a saved {cls.__name__}") from None
         except ValueError as error:
             raise ValueError(f"{path} is not valid JSON: {error}") from None
+        return cls._check_config(config, path)
+
+    @classmethod
+    def _check_config(cls, config: Any, path: Path | str) -> tuple[int, type[Self], dict[str, Any]]:
+        """Return the version of the format, the class of the model, and the arguments of its constructor."""
         version: Any = config.get("format_version") if isinstance(config, dict) else None
         if version not in range(1, VERSION + 1):
             raise ValueError(f"{path} has format_version {version!r}, this version of trellisnet reads 1 to {VERSION}")
