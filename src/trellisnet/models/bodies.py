@@ -34,6 +34,7 @@ BODIES = {
     "transformer": ("trellisnet.baselines.transformer", "TransformerBody", "TransformerOptions"),
     "min-gru": ("trellisnet.baselines.min_gru", "MinGruBody", "MinGruOptions"),
     "lru": ("trellisnet.baselines.lru", "LruBody", "LruOptions"),
+    "xlstm": ("trellisnet.baselines.xlstm", "XlstmBody", "XlstmOptions"),
 }
 
 
