@@ -50,7 +50,10 @@ def test_the_wheel_has_the_package_and_nothing_else(wheel):
     assert names == package | about
     assert "trellisnet/py.typed" in names
     assert {"trellisnet/recipes/demo.yaml", "trellisnet/tables.yaml"} <= set(names)
-    assert {Path(name).suffix for name in package} == {".py", ".typed", ".yaml"}  # no data, no caches, nothing compiled
+    trained = {name for name in package if name.startswith("trellisnet/pretrained/")}
+    assert {Path(name).suffix for name in package - trained} == {".py", ".typed", ".yaml"}  # no data, nothing compiled
+    assert {Path(name).suffix for name in trained} == {".json", ".jsonl", ".safetensors", ".yaml"}
+    assert all(path.stat().st_size < 2_000_000 for path in files)
 
 
 def test_the_metadata(wheel):

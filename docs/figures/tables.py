@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
+import statistics
 from collections.abc import Callable
+from pathlib import Path
 
 from charts import CONTESTANTS, SHAPES, results
+
+CONTESTS = Path(__file__).parents[2] / "benchmarks" / "contests"
 
 
 def filled(page: str) -> str:
@@ -14,7 +19,7 @@ def filled(page: str) -> str:
     def table(match: re.Match[str]) -> str:
         return f"{match[1]}\n{TABLES[match[2]]()}\n{match[3]}"
 
-    return re.sub(r"(<!-- ([a-z-]+) -->)\n.*?(<!-- end -->)", table, page, flags=re.DOTALL)
+    return re.sub(r"(<!-- ([a-z0-9-]+) -->)\n.*?(<!-- end -->)", table, page, flags=re.DOTALL)
 
 
 def _markdown(head: list[str], rows: list[list[str]]) -> str:
@@ -81,11 +86,40 @@ def _as_measured(section: str) -> Callable[[], str]:
     return table
 
 
+def _contest(path: Path) -> Callable[[], str]:
+    """The table of a contest, the best by validation first."""
+
+    def table() -> str:
+        contest = json.loads(path.read_text(encoding="utf-8"))
+        higher = contest["metric"] == "accuracy"
+        ran = [each for each in contest["contestants"] if each["valid"]["mean"] is not None]
+        rows = [
+            [
+                f"`{each['name']}`",
+                f"{each['parameters'] / 1e6:.2f}M",
+                f"{each['learning_rate']:g}{' (edge)' if each['at_edge'] else ''}",
+                f"{statistics.mean(each['steps']):,.0f}",
+                f"{1e3 * each['seconds_per_step']:.0f}",
+                f"{1e6 * each['seconds_per_streamed_step']:.0f}",
+                *(
+                    f"{each[split]['mean']:.{3 if contest['metric'] != 'perplexity' else 1}f}"
+                    for split in ("valid", "test")
+                ),
+            ]
+            for each in sorted(ran, key=lambda each: each["valid"]["mean"], reverse=higher)
+        ]
+        columns = ["parameters", "learning rate", "steps", "ms per step", "µs streamed", "valid", "test"]
+        return _markdown(["contestant", *columns], rows)
+
+    return table
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "training": _training,
     "memory": _memory,
     "streaming": _streaming,
     "generation": _generation,
     "vocabulary": _vocabulary,
+    **{f"contest-{path.stem}": _contest(path) for path in CONTESTS.glob("*.json")},
     **{name: _as_measured(name) for name in ("training-paths", "streaming-paths", "fixed-point")},
 }

@@ -23,15 +23,16 @@ def compare(runs: list[str], *, plot: str | None = None) -> None:
     Examples: `trellisnet compare runs/demo-1 runs/demo-2`, `trellisnet compare runs/* --plot curves.html`.
 
     Args:
-        runs: folders of runs.
+        runs: folders of runs, or names of pretrained models.
         plot: new HTML file with one chart of training losses and one per validation metric; needs the extra `plots`.
     """
+    from trellisnet.models.shipped import find_run  # noqa: PLC0415
     from trellisnet.training.reporting.summary import summarise  # noqa: PLC0415
     from trellisnet.training.runs import Run  # noqa: PLC0415
 
     if plot is not None:
         _check_plot(Path(plot))
-    summaries = [summarise(Run.open(Path(run))) for run in runs]
+    summaries = [summarise(Run.open(find_run(run))) for run in runs]
     names = _names(runs, summaries)
     rows = [_row(name, summary) for name, summary in zip(names, summaries, strict=True)]
     print_table(HEAD, rows, TEXTS)

@@ -32,7 +32,7 @@ def evaluate(
     These results are not comparable with others; they are printed separately, with their protocol.
 
     Args:
-        run: folder of a run.
+        run: folder of a run, or name of a pretrained model, such as copy-memory.
         split: valid or test.
         model: the best model by validation, or the one of the last epoch.
         evaluation: streaming (exact), or windows as in training, the authors' protocol; default that of the run.

@@ -24,10 +24,11 @@ def export(
     runs/demo-1 --int8 true`.
 
     Args:
-        run: folder of a run, or of a model that `save_pretrained` wrote.
+        run: folder of a run, or of a model that `save_pretrained` wrote, or name of a pretrained model.
         format: onnx, for onnxruntime (needs the extra `export`); pt2, for `torch.export.load`; or aoti, compiled for
             this kind of machine.
-        output: the file, which ends in .onnx or .pt2; default `step` or `sequence-LENGTH` in the folder.
+        output: the file, which ends in .onnx or .pt2; default `step` or `sequence-LENGTH` in the folder;
+            for a pretrained model in the current folder.
         length: number of steps of a sequence; default one step with its state.
         lengths: true for sequences of unequal lengths: the file has a further input, the length of each.
         int8: true for weights in 8 bits; only with onnx.
@@ -39,7 +40,8 @@ def export(
     folder = Path(run)
     trained, facts = load_model(folder, model)
     name = "step" if length is None else f"sequence-{length}"
-    path = folder / f"{name}{ENDINGS[format]}" if output is None else Path(output)
+    place = folder if folder.is_dir() else Path()
+    path = place / f"{name}{ENDINGS[format]}" if output is None else Path(output)
     done = export_model(trained, path, format, length=length, lengths=lengths, int8=int8, facts=facts)
     print(f"inputs: {_shown(done.inputs)}")
     print(f"outputs: {_shown(done.outputs)}")

@@ -21,6 +21,7 @@ from trellisnet.core.cells import CELLS, Cell
 from trellisnet.core.kernel import from_first_layout
 from trellisnet.files import replacing
 from trellisnet.models.bodies import make_body, name_of, options_of
+from trellisnet.models.shipped import find_model
 from trellisnet.vocabulary import FILE_NAME as VOCABULARY
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ class Pretrained(nn.Module, ABC):
         """Load a model of this class or of a direct subclass, in evaluation mode.
 
         Args:
-            folder: the folder that `save_pretrained` wrote.
+            folder: the folder that `save_pretrained` wrote, or the name of a pretrained model of the package.
             device: default torch's.
             dtype: default the one it was saved in.
             changes: arguments of the constructor that replace the saved ones: for example a dropout, `memory`, or a
@@ -153,7 +154,7 @@ class Pretrained(nn.Module, ABC):
             FileNotFoundError: a file is missing.
             ValueError: a file is damaged or does not fit the model, or a user-defined `cell` or `body` is not passed.
         """
-        folder = Path(folder)
+        folder = find_model(folder)
         version, kind, saved = cls._read_config(folder / CONFIG)
         arguments = {**saved, **cls._extra_arguments(folder), **changes}
         tensors = _read_tensors(folder / WEIGHTS)

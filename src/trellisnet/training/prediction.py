@@ -11,6 +11,7 @@ from torch import nn
 from trellisnet.data.files.columns import Columns
 from trellisnet.data.fingerprints import changes, fact_fingerprints
 from trellisnet.models.pretrained import CONFIG
+from trellisnet.models.shipped import find_run
 from trellisnet.training.config import TrainingConfig
 from trellisnet.training.distribution import choose_device
 from trellisnet.training.fit import Fitted
@@ -36,7 +37,8 @@ def predict(
     bits per token of texts.
 
     Args:
-        run: the folder of a run; the result of `fit`; or the folder of a model of a run, `best` or `last`, or its copy.
+        run: the folder of a run; the result of `fit`; the folder of a model of a run, `best` or `last`, or its copy; or
+            the name of a pretrained model.
         inputs: path of a file in the form of the training file, labels and targets not needed; or arrays as for `fit`;
             for a language model also a list of texts.
         which: of a run: "best", the best model by validation, or "last", the model after the last epoch.
@@ -44,7 +46,7 @@ def predict(
             weights are loaded. Your own module must accept None as targets.
         per: language models only: score each "line" of a file (default), or the file as one "document".
     """
-    folder = run.folder if isinstance(run, Fitted) else Path(run)
+    folder = run.folder if isinstance(run, Fitted) else find_run(run)
     if not Run.is_in(folder) and (folder / TASK).is_file():
         trained, facts, training = folder, read_json(folder / TASK), TrainingConfig()
         if which != "best":

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from trellisnet.models.pretrained import CONFIG, Pretrained
+from trellisnet.models.shipped import find_run
 from trellisnet.training.distribution import choose_device
 from trellisnet.training.runs import TASK, Run, read_json
 from trellisnet.training.tasks import TASKS, load_data, make_task, task_of
@@ -15,11 +16,12 @@ from trellisnet.training.tasks.base import Task
 
 
 def load_task(folder: Path, which: str = "best") -> Task:
-    """The task of a run, with its data and its trained model, "best" by validation or "last".
+    """The task of a run, or of a pretrained model by its name, with its data and its model: "best" or "last".
 
     Raises:
         ValueError: the data is not that of the training; the message names what has changed.
     """
+    folder = find_run(folder)
     run = Run.open(folder)
     trained = run.model_folder(which)
     torch.set_flush_denormal(True)
@@ -35,13 +37,14 @@ def load_model(folder: Path, which: str = "best") -> tuple[Pretrained, dict[str,
     """Load a trained model without its data, on the CPU, and the facts of its data if they are known.
 
     Args:
-        folder: the folder of a run, or of a model that `save_pretrained` wrote.
+        folder: the folder of a run, or of a model that `save_pretrained` wrote, or the name of a pretrained model.
         which: of a run: "best" by validation, or "last".
 
     Raises:
         FileNotFoundError: the folder has no model.
         ValueError: the model is none of ours, or a file is damaged.
     """
+    folder = find_run(folder)
     trained = Run.open(folder).model_folder(which) if Run.is_in(folder) else folder
     saved = read_json(trained / CONFIG)
     if saved is None:

@@ -1,0 +1,63 @@
+"""The trained models of the package, by name."""
+
+import json
+
+import pytest
+import torch
+
+from trellisnet import LanguageModel, SequenceRegressor
+from trellisnet.cli import main
+from trellisnet.models.pretrained import CONFIG
+from trellisnet.models.shipped import FOLDER, find_run, pretrained_names
+from trellisnet.training.trained import load_model, load_task
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    torch.set_default_dtype(torch.float32)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("name", pretrained_names())
+def test_every_model_loads_by_its_name(name):
+    model, facts = load_model(name)
+    assert model.num_parameters == json.loads((FOLDER / name / "result.json").read_text())["parameters"]
+    assert facts["task"]
+    assert not {path.name for path in (FOLDER / name).iterdir()} & {"checkpoints", "last", "log.txt", "report.html"}
+
+
+def test_a_model_has_the_published_result():
+    task = load_task("adding")
+    published = json.loads((FOLDER / "adding" / "result.json").read_text())["metrics"]["test"]["mse"]
+    assert task.evaluate_alone("test")["mse"] == pytest.approx(published, rel=1e-3)
+    assert published < 1e-3  # always guessing the mean: 1/6
+
+
+def test_evaluate_knows_the_name(capsys):
+    assert main(["evaluate", "adding", "--split", "valid"]) == 0
+    assert "mse" in capsys.readouterr().out
+
+
+def test_a_folder_comes_first(tmp_path):
+    SequenceRegressor.from_pretrained("adding").save_pretrained(tmp_path / "adding")
+    assert find_run("adding") == (tmp_path / "adding").relative_to(tmp_path)
+    (tmp_path / "adding" / CONFIG).write_text("{")
+    with pytest.raises(ValueError, match=r"adding/config\.json is not valid JSON"):
+        SequenceRegressor.from_pretrained("adding")
+
+
+def test_unknown_names_list_the_known_ones(capsys):
+    for call in (LanguageModel.from_pretrained, load_task):
+        with pytest.raises(
+            FileNotFoundError, match=r"copy-memori is neither .* model \(adding, .*did you mean 'copy-mem"
+        ):
+            call("copy-memori")
+    assert main(["evaluate", "copy-memori"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    with pytest.raises(FileNotFoundError, match=r"runs/adding/config\.json not found"):
+        SequenceRegressor.from_pretrained("runs/adding")
+
+
+def test_a_model_of_another_kind_is_refused():
+    with pytest.raises(ValueError, match="describes a 'TrellisRegressor', expected 'LanguageModel'"):
+        LanguageModel.from_pretrained("adding")
