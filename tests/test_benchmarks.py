@@ -6,12 +6,14 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from field import CONTESTS, vowels
 from measure import executed_products, interleaved, products, share_of_peak, training_step
 from peers import PIXELS, PlainTrellis, Shape
 from reference import assert_close, gradients
 from soak import soak
 from tokenise import CONTESTANTS, write_corpus
 from trellisnet import TrellisNet
+from trellisnet.commands.versus import read_entries
 
 SMALL = Shape("small", 3, 5, 6, 11, 2, tail=4, dilation=(1, 2))
 
@@ -77,3 +79,12 @@ def test_tokenisers_agree(tmp_path, monkeypatch):
     counted = {name: count(tmp_path / "corpus.txt") for name, count in CONTESTANTS.items()}
     assert counted["plain"] == counted["trellisnet"]
     assert counted["plain"][1] == 2_001
+
+
+@pytest.mark.parametrize("name", [*CONTESTS, "japanese-vowels"])
+def test_every_contest_of_the_field_can_be_held(name, tmp_path, capsys):
+    contest = CONTESTS[name] if name in CONTESTS else vowels(tmp_path)
+    entries = read_entries(contest.recipe, ",".join(contest.bodies), contest.flags)
+    bodies = {entry.config.model.body for entry in entries}
+    assert {"trellis", "lstm", "gru", "tcn", "qrnn", "transformer", "lru", "min-gru"} <= bodies
+    assert {"layers", "sweeps"} <= {getattr(entry.config.model, "path", None) for entry in entries}

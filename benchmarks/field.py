@@ -1,0 +1,104 @@
+"""The field at a small scale: contests of many bodies, equal in time and parameters, on nine tasks.
+
+python benchmarks/field.py FOLDER                    all of them, about ten hours of two cores
+python benchmarks/field.py FOLDER jsb char-ptb       some of them
+python benchmarks/field.py FOLDER --share 0.2        with a fifth of the time
+python benchmarks/field.py FOLDER --vowels DATA      JapaneseVowels too, from the files of the UEA archive
+
+Each contest is a `trellisnet versus` in a folder of its own, so a call with the same FOLDER continues one that was
+interrupted. The results are written to `benchmarks/contests/NAME.json`; `python docs/figures/make.py` makes tables of
+them. Nothing else should run on the machine; where something must, `--clock cpu` counts the time of the cores instead.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from trellisnet.cli import main as trellisnet
+from trellisnet.files import replacing
+
+RESULTS = Path(__file__).parent / "contests"
+SWEEPS = "trellis:path=sweeps;num_layers=2;dilation=1"
+GATED_SWEEPS = f"{SWEEPS};cell=lstm;inject_every=1"  # where the recipe's cell has no memory
+LEAN = "trellis:path=sweeps;num_layers=2;cell=coupled;hidden_taps=1"  # coupled gates, one hidden tap
+QRNN = "trellis:path=sweeps;num_layers=1;cell=coupled;hidden_taps=0"  # one sweep without hidden weights
+STACKS = ["gru", "tcn", "qrnn", "transformer:num_layers=2;heads=2", "lru:num_layers=2", "min-gru:num_layers=2"]
+
+
+@dataclass(frozen=True)
+class Contest:
+    """One task: its recipe, the contestants, their size, minutes per run, and flags for all of them."""
+
+    recipe: str
+    bodies: list[str]
+    parameters: float
+    minutes: float
+    flags: dict[str, str] = field(default_factory=dict)
+
+
+def pixels(recipe: str, flags: dict[str, str]) -> Contest:
+    return Contest(recipe, ["trellis", SWEEPS, "lstm", *STACKS, "dilated-gru:num_layers=9"], 0.1e6, 10, flags)
+
+
+def text(recipe: str, layers: str, parameters: float) -> Contest:
+    """The ways through the trellis, LSTMs of one and two layers, and the others."""
+    full = "trellis:path=sweeps;num_layers=2;cell=lstm;hidden_taps=2"
+    own = [LEAN, full, QRNN, layers, "lstm:num_layers=1", "lstm:num_layers=2"]
+    return Contest(recipe, [*own, *STACKS], parameters, 10, {"training.sample": "0"})
+
+
+def vowels(folder: Path) -> Contest:
+    """Nine speakers by two vowels; the folder has the two `.ts` files of the archive."""
+    files = {"path": folder / "JapaneseVowels_TRAIN.ts", "test_path": folder / "JapaneseVowels_TEST.ts"}
+    flags = {"data.name": "ts", **{f"data.options.{name}": str(path) for name, path in files.items()}}
+    flags |= {"data.options.valid_items": "54"}
+    layers = "trellis:num_layers=5;dilation=[1,1,2,4,8]"
+    return Contest("my-labels", [layers, SWEEPS, "lstm", *STACKS], 0.1e6, 3, flags)
+
+
+CONTESTS = {
+    "jsb": Contest("jsb-small", ["trellis", SWEEPS, "lstm", *STACKS], 0.1e6, 4),
+    "nottingham": Contest("nottingham-small", ["trellis", SWEEPS, "lstm", *STACKS], 0.1e6, 4),
+    "adding": Contest("adding", ["trellis", GATED_SWEEPS, "lstm", *STACKS], 2e4, 3),
+    "copy-memory": Contest("copy-memory", ["trellis", GATED_SWEEPS, "lstm", *STACKS], 2e4, 3),
+    "char-ptb": text("char-ptb-small", "trellis:path=layers;num_layers=8;cell=lstm;hidden_taps=2", 0.7e6),
+    "word-ptb": text("word-ptb-small", "trellis:path=layers;num_layers=8;cell=lstm;hidden_taps=2", 2.4e6),
+    "perm-mnist": pixels("perm-mnist-small", {}),
+    "seq-mnist": pixels("perm-mnist-small", {"data.name": "seq-mnist"}),
+}
+
+
+def hold(name: str, contest: Contest, folder: Path, share: float, seeds: int, clock: str) -> None:
+    """Hold a contest, or continue it, and write its results."""
+    flags = [part for key, value in contest.flags.items() for part in (f"--{key}", value)]
+    terms = ["--minutes", f"{contest.minutes * share:g}", "--seeds", str(seeds), "--clock", clock]
+    size = ["--parameters", f"{contest.parameters:g}", "--folder", str(folder / name)]
+    code = trellisnet(["versus", contest.recipe, "--bodies", ",".join(contest.bodies), *terms, *size, *flags])
+    if code:
+        raise SystemExit(code)
+    results = json.loads((folder / name / "results.json").read_text(encoding="utf-8"))
+    with replacing(RESULTS / f"{name}.json") as (path,):
+        path.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("names", nargs="*", help="of contests; default all")
+    parser.add_argument("--vowels", type=Path, help="folder with JapaneseVowels_TRAIN.ts and JapaneseVowels_TEST.ts")
+    parser.add_argument("--share", type=float, default=1.0, help="of the minutes of each run")
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--clock", choices=["wall", "cpu"], default="wall")
+    given = parser.parse_args()
+    contests = CONTESTS if given.vowels is None else {**CONTESTS, "japanese-vowels": vowels(given.vowels)}
+    if unknown := set(given.names) - set(contests):
+        parser.error(f"no contest is called {unknown.pop()}: choose among {', '.join(contests)}")
+    for name in given.names or contests:
+        hold(name, contests[name], given.folder, given.share, given.seeds, given.clock)
+
+
+if __name__ == "__main__":
+    main()
