@@ -1,6 +1,6 @@
 """All figures of the documentation, and its tables of measurements.
 
-python docs/figures/make.py    writes docs/images/*.svg, and the tables in docs/performance.md and docs/paths.md
+python docs/figures/make.py    writes docs/images/*.svg, and the tables of the PAGES
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import tables
 import ways
 
 DOCS = Path(__file__).parents[1]
-PAGES = ("paths.md", "performance.md")  # with tables of measurements
+PAGES = ("contests.md", "paths.md", "performance.md")  # with tables of measurements
 FIGURES: dict[str, Callable[[], str]] = {
     "trellis": concepts.overview,
     "atom": concepts.atom,
