@@ -80,7 +80,7 @@ class Program(nn.Module):
     def read_out(self, y: Tensor) -> Tensor:
         """The result at each step (T, B, ...) of an output (T, B, D)."""
         flat = y.flatten(0, 1)  # a matrix: its product with a transposed weight needs no transposed copy in a file
-        values = self.model.head.log_prob(flat) if self.is_language else self.model.readout(flat)
+        values = self.model.head.log_prob(flat) if self.is_language else self.model.shaped(self.model.readout(flat))
         steps: Tensor = values.unflatten(0, (y.shape[0], -1))
         return steps
 
