@@ -58,6 +58,7 @@ class Metric:
 
 
 ACCURACY = Metric("accuracy", higher_is_better=True, percent=True, decimals=2)
+MACRO_F1 = Metric("macro_f1", higher_is_better=True, percent=True, decimals=2)
 MSE = Metric("mse", logarithmic=True)
 MAE = Metric("mae", logarithmic=True)
 PERPLEXITY = Metric("perplexity", decimals=2, logarithmic=True)

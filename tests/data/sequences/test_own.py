@@ -233,7 +233,10 @@ def test_bad_arrays(tmp_path, arrays, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"task": "guessing"}, "task must be one of 'classification', 'regression', 'forecasting', got 'guessing'"),
+        (
+            {"task": "guessing"},
+            "task must be one of 'classification', 'tagging', 'regression', 'forecasting', got 'guessing'",
+        ),
         ({"task": "forecasting"}, "window must be an integer >= 1, got None"),
         ({"task": "regression", "window": 3}, "window belongs to forecasting, got 3 for regression"),
         ({"task": "regression", "classes": 3}, "classes belongs to classification, got 3 for regression"),
