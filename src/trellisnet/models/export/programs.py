@@ -145,13 +145,16 @@ def make_program(model: Pretrained, length: int | None, lengths: bool) -> Progra
 
     Raises:
         TypeError: it is no language model, classifier, regressor or labeller.
-        ValueError: its weights are not in single or double precision, or its state has no fixed form.
+        ValueError: its weights are not in single or double precision, its state has no fixed form, or it is
+            bidirectional.
     """
     if not isinstance(model, (LanguageModel, SequenceModel)):
         raise TypeError(f"export needs a language model or a model of sequences, got {type(model).__name__}")
     for parameter in model.parameters():
         if parameter.dtype not in (torch.float32, torch.float64):
             raise ValueError(f"export needs weights in float32: call model.float(), got {parameter.dtype}")
+    if getattr(model, "reverse", None) is not None:
+        raise ValueError("export needs a model that reads forwards only: got a model with bidirectional=True")
     if lengths and not accepts(model.net, "lengths"):
         raise ValueError(f"lengths=True needs a body with `lengths`, got {type(model.net).__name__}")
     plain = copy.deepcopy(model).eval()
