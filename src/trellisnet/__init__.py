@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from trellisnet.models.sequence import SequenceClassifier as SequenceClassifier
     from trellisnet.models.sequence import SequenceLabeller as SequenceLabeller
     from trellisnet.models.sequence import SequenceRegressor as SequenceRegressor
+    from trellisnet.models.tagging import SequenceTagger as SequenceTagger
     from trellisnet.models.trellis import TrellisClassifier as TrellisClassifier
     from trellisnet.models.trellis import TrellisLM as TrellisLM
     from trellisnet.models.trellis import TrellisRegressor as TrellisRegressor
+    from trellisnet.training.backtest import backtest as backtest
     from trellisnet.training.config import TrainingConfig as TrainingConfig
     from trellisnet.training.fit import fit as fit
     from trellisnet.training.prediction import predict as predict
@@ -44,6 +46,7 @@ _HOMES = {
     "SequenceClassifier": "models.sequence",
     "SequenceLabeller": "models.sequence",
     "SequenceRegressor": "models.sequence",
+    "SequenceTagger": "models.tagging",
     "TrainingConfig": "training.config",
     "TrellisClassifier": "models.trellis",
     "TrellisLM": "models.trellis",
@@ -53,6 +56,7 @@ _HOMES = {
     "TrellisState": "core.state",
     "Vocabulary": "vocabulary",
     "as_attention": "core.bridge",
+    "backtest": "training.backtest",
     "fit": "training.fit",
     "from_rnn": "core.theorem",
     "gradient_statistics": "models.evaluation",

@@ -18,7 +18,7 @@ PAPER += ["word-ptb", "word-ptb-large", "word-ptb-mos", "word-ptb-mos-large"]
 SMALL = ["adding", "char-ptb-small", "copy-memory", "demo", "jsb-small", "nottingham-small", "perm-mnist-small"]
 SMALL += ["multi30k-small", "word-ptb-small"]
 SWEEPS = ["char-ptb-sweeps", "word-ptb-sweeps"]
-TEMPLATES = ["my-labels", "my-series", "my-text", "my-translation"]
+TEMPLATES = ["my-labels", "my-series", "my-tags", "my-text", "my-translation"]
 
 
 def config_of(name, *flags):
@@ -54,7 +54,9 @@ def test_two_steps_of_every_recipe(name, body, tmp_path, monkeypatch):
     config = config_of(name, "--model.body", body)
     check_config(config)
     assert not config.about.title.endswith(".")
-    data = tiny_sequences(items=300, steps=40, channels=1) if name == "my-labels" else tiny_data(config.data.name)
+    data = tiny_data(config.data.name)
+    if name in ("my-labels", "my-tags"):
+        data = tiny_sequences("tagging" if name == "my-tags" else "classification", 300, 40, 2)
     monkeypatch.setattr(tasks, "load", lambda *a, **k: data)
 
     class TwoSteps(Exception):

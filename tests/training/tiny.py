@@ -16,13 +16,14 @@ from trellisnet.vocabulary import Vocabulary
 class TinyItems(Items):
     def __init__(self, inputs, targets, lengths=None):
         self.inputs, self.targets, self.lengths = inputs, targets, lengths
+        self.every_step = targets.shape[:2] == inputs.shape[:2]
 
     def __len__(self):
         return len(self.inputs)
 
     def take(self, indices, steps=None):
         targets = self.targets[indices]
-        return self.inputs[indices, :steps], targets[:, :steps] if targets.ndim == 3 else targets
+        return self.inputs[indices, :steps], targets[:, :steps] if self.every_step else targets
 
 
 def tiny_text(kind="characters", tokens=400, words=7):
@@ -44,6 +45,9 @@ def tiny_sequences(task="classification", items=48, steps=9, channels=2, ragged=
     elif task == "classification":
         targets = (x[:, 0, 0] > 0).astype(np.int64)
         sizes = channels, 2
+    elif task == "tagging":
+        targets = (x[..., 0] > 0).astype(np.int64) + (x[..., 1] > 1)
+        sizes = channels, 3
     elif task == "labels":
         targets = (x > 0).astype(np.float32)
         sizes = channels, channels

@@ -6,6 +6,7 @@ import difflib
 import math
 import operator
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from numbers import Real
 from typing import Any
 
@@ -67,6 +68,18 @@ def probability(name: str, value: object) -> float:
     if not 0 <= number < 1:
         raise ValueError(f"{name} must be in [0, 1), got {value}")
     return number
+
+
+def quantile_levels(name: str, values: object) -> tuple[float, ...]:
+    """Return ascending numbers between 0 and 1, in any sequence, as a tuple."""
+    values = values.tolist() if hasattr(values, "tolist") else values
+    numbers = [_number(value) for value in values] if isinstance(values, (list, tuple)) else []
+    levels = tuple(number for number in numbers if number is not None)
+    if not numbers or len(levels) < len(numbers):
+        raise TypeError(f"{name} must be a list of numbers between 0 and 1, such as [0.1, 0.5, 0.9], got {values!r}")
+    if not all(0 < level < 1 for level in levels) or any(b <= a for a, b in pairwise(levels)):
+        raise ValueError(f"{name} must be ascending numbers between 0 and 1, got {list(levels)}")
+    return levels
 
 
 def boolean(name: str, value: object) -> bool:

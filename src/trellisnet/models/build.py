@@ -9,6 +9,7 @@ from trellisnet.models.language import LanguageModel
 from trellisnet.models.options import LanguageOptions, SequenceOptions, split_options
 from trellisnet.models.seq2seq import Seq2Seq
 from trellisnet.models.sequence import SequenceClassifier, SequenceLabeller, SequenceRegressor
+from trellisnet.models.tagging import SequenceTagger
 from trellisnet.models.translation import end_of_sentence
 from trellisnet.models.trellis import TrellisClassifier, TrellisLM, TrellisRegressor
 from trellisnet.vocabulary import Vocabulary
@@ -50,6 +51,12 @@ def build_labeller(body: str, input_size: int, num_labels: int, **options: Any) 
     """Build a labeller of every step on a named body; `options` are those of `SequenceOptions` and of the body."""
     own, net = split_options(options, SequenceOptions, body_options(body))
     return SequenceLabeller(make_body(body, input_size, **net), num_labels, **own)
+
+
+def build_tagger(body: str, input_size: int, num_classes: int, **options: Any) -> SequenceTagger:
+    """Build a classifier of every step on a named body; `options` are those of `SequenceOptions` and of the body."""
+    own, net = split_options(options, SequenceOptions, body_options(body))
+    return SequenceTagger(make_body(body, input_size, **net), num_classes, **own)
 
 
 def build_seq2seq(body: str, source: Vocabulary, target: Vocabulary, embedding_size: int, **options: Any) -> Seq2Seq:

@@ -17,10 +17,12 @@ from trellisnet.core.checks import (
     positive_int,
     positive_ints,
     probability,
+    quantile_levels,
     unknown_option,
 )
 
 HISTORIES = ("carry", "repackage", "discard")
+DISTRIBUTIONS = ("normal", "student-t")
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -55,15 +57,28 @@ class SequenceOptions(ModelOptions):
             with `bidirectional`, where every output has seen them.
         reconstruct_weight: weight of this loss; default 1.
         reconstruct_size: width of the decoder, an LSTM of two layers; default 128.
+        quantiles: of a regressor: predict these quantiles of every value instead of its mean, such as [0.1, 0.5, 0.9];
+            the loss is the pinball loss.
+        distribution: of a regressor: predict a distribution of every value, "normal" or "student-t"; the loss is the
+            negative log-likelihood.
     """
 
     bidirectional: bool = False
     reconstruct_steps: int | None = None
     reconstruct_weight: float | None = None
     reconstruct_size: int | None = None
+    quantiles: Sequence[float] | None = None
+    distribution: str | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.quantiles is not None:
+            self.quantiles = quantile_levels("quantiles", self.quantiles)
+        if self.distribution is not None:
+            one_of("distribution", self.distribution, DISTRIBUTIONS)
+            if self.quantiles is not None:
+                got = f"{list(self.quantiles)} and {self.distribution!r}"
+                raise ValueError(f"quantiles and distribution cannot both be chosen: got {got}")
         self.bidirectional = boolean("bidirectional", self.bidirectional)
         if self.bidirectional and self.reconstruct_steps is not None:
             raise ValueError(f"reconstruct_steps needs bidirectional=False: got {self.reconstruct_steps} and True")

@@ -18,6 +18,7 @@ from trellisnet.core.checks import boolean, positive_int
 from trellisnet.core.precision import without_autocast
 from trellisnet.models.bidirectional import Lengths, run_both, run_both_depths, twin_of
 from trellisnet.models.body import State, at_ends, check_body, detach, register_output
+from trellisnet.models.distributions import spread_for
 from trellisnet.models.dropout import channel_mask, masked
 from trellisnet.models.heads.base import affine, at_least_single, to_compute
 from trellisnet.models.options import SequenceOptions, aux_weight_for, split_options
@@ -32,7 +33,9 @@ class SequenceOutput:
     """The result of a call of a classifier, regressor or labeller.
 
     Attributes:
-        prediction: logits (B, classes); values (B, values), or (B, T, values) with `each_step`; logits (B, T, labels).
+        prediction: logits (B, classes); values (B, values), or (B, T, values) with `each_step`; logits (B, T, labels)
+            or (B, T, classes). With `quantiles` or `distribution`, each value has a further dimension of quantiles, or
+            of the distribution's parameters.
         loss: with targets.
         parts: the terms of the loss by name, detached.
         state: with `each_step`, and of a labeller: the state after the sequences, detached.
@@ -54,6 +57,7 @@ class SequenceModel(Pretrained):
     """
 
     each_step = False
+    spreads = False  # whether `quantiles` and `distribution` apply
 
     def __init__(self, body: nn.Module, values: int, options: dict[str, Any]) -> None:
         super().__init__()
@@ -65,7 +69,11 @@ class SequenceModel(Pretrained):
         place = next(body.parameters(), torch.empty(0))
         where: dict[str, Any] = {"device": place.device, "dtype": place.dtype}
         features = self.net.output_size * (1 if self.reverse is None else 2)
-        self.readout = nn.Linear(features, values, **where)
+        for name in ("quantiles", "distribution"):
+            if not self.spreads and (chosen := getattr(self.options, name)) is not None:
+                raise ValueError(f"{name} belongs to regressors, got {chosen!r} for a {type(self).__name__}")
+        self.spread = spread_for(self.options, values, where)
+        self.readout = nn.Linear(features, values * (1 if self.spread is None else self.spread.size), **where)
         self.reconstruction = reconstruction_for(self.net, self.options, where)
 
     @abstractmethod
@@ -167,7 +175,15 @@ class SequenceModel(Pretrained):
         """Map an output (T, B, D) to (B, T, values), or (1, B, D) to (B, values)."""
         with without_autocast(output.device.type):
             values = at_least_single(affine(to_compute(output), self.readout.weight, self.readout.bias))
+        values = self.shaped(values)
         return values.transpose(0, 1) if self.each_step else values[0]
+
+    def shaped(self, values: Tensor) -> Tensor:
+        """The prediction at each step, from the readout's numbers (..., N)."""
+        if self.spread is None:
+            return values
+        shaped: Tensor = self.spread(values)
+        return shaped
 
 
 def _padded(x: Tensor | PackedSequence, lengths: Lengths) -> tuple[Tensor, Lengths]:
@@ -235,6 +251,8 @@ class SequenceClassifier(SequenceModel):
 class SequenceRegressor(SequenceModel):
     """A regressor with one or several values per sequence or per step; the loss is the mean squared error.
 
+    With `quantiles` or `distribution` it predicts how uncertain each value is, see `trellisnet.models.distributions`.
+
     Args:
         body: a module that follows the protocol in `trellisnet.models.body`.
         num_values: number of values.
@@ -242,19 +260,27 @@ class SequenceRegressor(SequenceModel):
         options: those of `SequenceOptions`.
     """
 
+    spreads = True
+
     def __init__(self, body: nn.Module, num_values: int = 1, each_step: bool = False, **options: Any) -> None:
         super().__init__(body, positive_int("num_values", num_values), options)
+        self.num_values = num_values
         self.each_step = boolean("each_step", each_step)
 
     def _arguments(self) -> dict[str, Any]:
-        return {"num_values": self.readout.out_features, "each_step": self.each_step, **vars(self.options)}
+        return {"num_values": self.num_values, "each_step": self.each_step, **vars(self.options)}
 
     def predict(self, x: Readable, lengths: Lengths = None) -> Tensor:
-        """Return the values in the shape of a call's `prediction`, without dropout; x may be a NumPy array."""
-        return self._predict(x, lengths)
+        """Return the values in the shape of a call's `prediction`, without dropout; x may be a NumPy array.
+
+        With `quantiles` or `distribution`, return quantiles (..., values, levels): those of the option, or 0.1, 0.5 and
+        0.9.
+        """
+        prediction = self._predict(x, lengths)
+        return prediction if self.spread is None else self.spread.quantiles(prediction)
 
     def _check_targets(self, targets: Tensor, prediction: Tensor) -> Tensor:
-        expected = tuple(prediction.shape)
+        expected = tuple(prediction.shape if self.spread is None else prediction.shape[:-1])
         if not isinstance(targets, Tensor) or not targets.is_floating_point():
             kind = str(targets.dtype) if isinstance(targets, Tensor) else type(targets).__name__
             raise TypeError(f"targets must be a floating-point tensor of shape {expected}, got {kind}")
@@ -267,6 +293,8 @@ class SequenceRegressor(SequenceModel):
     def _loss(self, prediction: Tensor, targets: Tensor, inside: Tensor | None) -> Tensor:
         if inside is not None:
             prediction, targets = prediction[inside], targets[inside]
+        if self.spread is not None:
+            return self.spread.loss(prediction, targets.to(prediction.dtype)).mean()
         return F.mse_loss(prediction, targets.to(prediction.dtype))
 
 

@@ -24,13 +24,13 @@ class About:
 
     Args:
         title: one line.
-        metric: metric of the result: perplexity, bits, accuracy, mse or nll.
+        metric: metric of the result: perplexity, bits, accuracy, mse, nll or pinball.
         paper_result: the paper's result on the test split.
         paper_parameters: the paper's number of parameters, in millions.
     """
 
     title: str = ""
-    metric: Literal["perplexity", "bits", "accuracy", "mse", "nll"] | None = None
+    metric: Literal["perplexity", "bits", "accuracy", "mse", "nll", "pinball"] | None = None
     paper_result: float | None = None
     paper_parameters: float | None = None
 

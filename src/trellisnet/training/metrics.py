@@ -58,11 +58,14 @@ class Metric:
 
 
 ACCURACY = Metric("accuracy", higher_is_better=True, percent=True, decimals=2)
+MACRO_F1 = Metric("macro_f1", higher_is_better=True, percent=True, decimals=2)
 MSE = Metric("mse", logarithmic=True)
 MAE = Metric("mae", logarithmic=True)
 PERPLEXITY = Metric("perplexity", decimals=2, logarithmic=True)
 BITS = Metric("bits", decimals=3)
-NLL = Metric("nll", decimals=3)  # nats per step
+NLL = Metric("nll", decimals=3)  # nats per step, or per value
+PINBALL = Metric("pinball", logarithmic=True)  # the mean over the levels
+COVERAGE = Metric("coverage", higher_is_better=True, percent=True, decimals=1)
 LOSS = Metric("loss")
 
 # For runs of older versions, which have no metrics in task.json. The first one that a run has selects its best epoch.

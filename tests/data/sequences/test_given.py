@@ -84,7 +84,7 @@ def test_splits_of_their_own():
         (X, np.full(20, np.nan), {}, "y must be finite numbers"),
         (X, np.arange(20) - 1, {}, "y must be labels in 0 .. 18, got -1 to 18"),
         (X, np.arange(20), {"classes": 9}, "y must be labels in 0 .. 8, got 0 to 19"),
-        (X, np.zeros((20, 2), int), {}, "y must be labels .* got int64"),
+        (X, np.zeros((20, 2), int), {}, r"y\[0\] must have the 6 steps of x\[0\], got 2"),
         (X, X[:, :4], {}, r"y\[0\] must have the 6 steps of x\[0\], got 4"),
         (X, np.zeros(20, int), {"valid": 1.5}, "valid must be a share of the sequences between 0 and 1"),
         (X, np.zeros(20, int), {"valid": 0.9, "test": 0.9}, "x must have sequences left to train on, got 20"),

@@ -233,11 +233,17 @@ def test_bad_arrays(tmp_path, arrays, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"task": "guessing"}, "task must be one of 'classification', 'regression', 'forecasting', got 'guessing'"),
+        (
+            {"task": "guessing"},
+            "task must be one of 'classification', 'tagging', 'regression', 'forecasting', got 'guessing'",
+        ),
         ({"task": "forecasting"}, "window must be an integer >= 1, got None"),
         ({"task": "regression", "window": 3}, "window belongs to forecasting, got 3 for regression"),
-        ({"task": "regression", "classes": 3}, "classes belongs to classification, got 3 for regression"),
-        ({"task": "forecasting", "split": "id"}, "split belongs to classification and regression, got 'id'"),
+        ({"task": "regression", "classes": 3}, "classes belongs to classification and tagging, got 3 for regression"),
+        (
+            {"task": "forecasting", "split": "id"},
+            "split belongs to classification and tagging and regression, got 'id'",
+        ),
         ({"task": "classification", "horizon": 1}, "horizon belongs to forecasting, got 1 for classification"),
         ({"task": "regression"}, r"targets must name columns of .*data\.csv for regression, got None"),
         ({"task": "classification"}, r"label must name columns of .*data\.csv for classification, got None"),

@@ -14,6 +14,7 @@ from torch import nn
 from trellisnet import (
     Cell,
     LanguageModel,
+    SequenceTagger,
     TrellisClassifier,
     TrellisLM,
     TrellisRegressor,
@@ -240,3 +241,20 @@ def test_a_folder_without_a_model(tmp_path, capsys):
     (tmp_path / "config.json").write_text('{"model": "Other"}')
     assert main(["export", str(tmp_path)]) == 2
     assert "describes a 'Other'" in capsys.readouterr().err
+
+
+def test_quantiles_and_tags(tmp_path):
+    """The files give quantiles that do not cross, and scores of each step; a tagger of both directions is refused."""
+    pytest.importorskip("onnxruntime", reason="needs the extra export")
+    x = torch.randn(4, 5, 2)
+    model = TrellisRegressor(2, 6, 3, num_values=2, quantiles=[0.1, 0.5, 0.8, 0.9]).eval()
+    model.export(tmp_path / "quantiles.onnx", length=5)
+    (found,) = run(tmp_path / "quantiles.onnx", {"x": x.numpy()})
+    np.testing.assert_allclose(found, model.predict(x), atol=TOLERANCE)
+    assert (np.diff(found) >= 0).all()
+    tagger = SequenceTagger(LstmBody(2, hidden_size=4), 3).eval()
+    tagger.export(tmp_path / "tags.pt2", format="pt2", length=5)
+    scores = torch.export.load(tmp_path / "tags.pt2").module()(x)[0]
+    torch.testing.assert_close(scores, tagger(x).prediction, atol=TOLERANCE, rtol=0)
+    with pytest.raises(ValueError, match="export needs a model that reads forwards only"):
+        SequenceTagger(LstmBody(2, hidden_size=4), 3, bidirectional=True).export(tmp_path / "both.pt2", format="pt2")

@@ -17,7 +17,7 @@ from trellisnet.data.sequences.tables import FILL_HINT
 SUFFIXES = (".npy", ".npz")
 
 
-def read_arrays(path: Path, targets: str | None, fill: str | None = None) -> Series:
+def read_arrays(path: Path, targets: str | None, fill: str | None = None, each_step: bool = False) -> Series:
     """Read the series of a `.npy` or `.npz` file.
 
     A `.npy` file has values (series, steps, channels), or (series, steps) with one channel. A `.npz` file has them in
@@ -27,6 +27,7 @@ def read_arrays(path: Path, targets: str | None, fill: str | None = None) -> Ser
     Args:
         path: the file.
         targets: name of the array of targets, with one row per series: "label" or "target"; None: there is none.
+        each_step: the targets have one entry per step, in the form of `values` without channels.
         fill: how to fill NaN in `values`, see `fill_missing`; None: NaN is an error.
 
     Raises:
@@ -68,8 +69,12 @@ def read_arrays(path: Path, targets: str | None, fill: str | None = None) -> Ser
             f"{where}: must be a finite number, got {values[tuple(wrong[0])]}{f'; {FILL_HINT}' if missing else ''}"
         )
     values = fill_missing(values, lengths, fill, place)
-    found = None if targets is None else _per_series(path, arrays, targets, len(lengths))
-    split = _per_series(path, arrays, "split", len(lengths)).astype(str) if "split" in arrays else None
+    found = None
+    if targets is not None:
+        shape = arrays["values"].shape[: 1 if "lengths" in arrays else 2] if each_step else lengths.shape
+        found = _with_shape(path, arrays, targets, shape)
+        found = found.reshape(-1) if each_step else found
+    split = _with_shape(path, arrays, "split", lengths.shape).astype(str) if "split" in arrays else None
     names = [str(number) for number in range(len(lengths))]
     note = f"{missing:,} missing values filled ({fill})" if missing else ""
     return Series(path, values, lengths, names, found, split, note=note)
@@ -85,10 +90,11 @@ def _read(path: Path) -> dict[str, NDArray[Any]]:
         raise ValueError(f"{path}: not a NumPy file of plain arrays: {error}") from error
 
 
-def _per_series(path: Path, arrays: dict[str, NDArray[Any]], name: str, count: int) -> NDArray[Any]:
-    """Return an array that must have one row for each of `count` series."""
+def _with_shape(path: Path, arrays: dict[str, NDArray[Any]], name: str, shape: tuple[int, ...]) -> NDArray[Any]:
+    """Return an array that must begin with the dimensions `shape`: one row per series, or one entry per step."""
     if name not in arrays:
         raise ValueError(f"{path}: must have an array {name!r}, got {', '.join(map(repr, arrays))}")
-    if arrays[name].shape[:1] != (count,):
-        raise ValueError(f"{path}: {name!r} must have {count:,} rows, one per series, got shape {arrays[name].shape}")
+    if arrays[name].shape[: len(shape)] != shape:
+        rows = f"{shape[0]:,} rows, one per series" if len(shape) == 1 else f"the shape {shape}, a label per step"
+        raise ValueError(f"{path}: {name!r} must have {rows}, got shape {arrays[name].shape}")
     return arrays[name]

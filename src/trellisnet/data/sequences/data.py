@@ -61,6 +61,7 @@ class SeriesForm:
         fill: how gaps and missing values are filled.
         step, step_unit: the time between two rows, see `Step`.
         separator, decimal, encoding: how a CSV file is written, see `Dialect`.
+        label: of tagging: column of the label of each row.
     """
 
     values: tuple[str, ...] = ()
@@ -78,6 +79,7 @@ class SeriesForm:
     separator: str | None = None
     decimal: str | None = None
     encoding: str | None = None
+    label: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("values", "targets", "future"):  # JSON knows no tuples
@@ -99,8 +101,9 @@ class SequenceData:
 
     Attributes:
         name: name of the dataset.
-        task: "classification" of whole sequences; "regression" of one or several numbers per sequence, which includes
-            forecasting; "labels", independent yes-or-no labels at every step; or "tokens", one target token per step.
+        task: "classification" of whole sequences; "tagging", one class per step; "regression" of one or several numbers
+            per sequence, which includes forecasting; "labels", independent yes-or-no labels at every step; or "tokens",
+            one target token per step.
         input_size: number of channels; for "tokens", the size of the vocabulary.
         output_size: number of classes, of labels, of tokens, or of numbers to predict.
         splits: the sequences of the splits that exist: "train", "valid", "test".
@@ -129,7 +132,10 @@ class SequenceData:
         """All but the sequences themselves, in types that JSON knows."""
         plain = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "splits"}
         scales = {name: plain[name] and plain[name].facts() for name in ("input_scale", "target_scale")}
-        return {**plain, **scales, "labels": list(self.labels), "form": asdict(self.form)}
+        form = asdict(self.form)
+        if form["label"] is None:  # facts that runs of earlier versions have too have the same fingerprints
+            del form["label"]
+        return {**plain, **scales, "labels": list(self.labels), "form": form}
 
     @classmethod
     def from_facts(cls, facts: Mapping[str, Any]) -> SequenceData:

@@ -13,11 +13,21 @@ from trellisnet.data.sequences.series import HELD_OUT, SPLITS, Series
 
 
 class WindowItems(Items):
-    """Windows of series, and the steps after each."""
+    """Windows of series, and the steps after each.
 
-    def __init__(self, values: NDArray[np.float32], starts: NDArray[np.int64], form: SeriesForm) -> None:
+    Args:
+        values: (total steps, channels), the series concatenated.
+        starts: the first row of each window, ascending.
+        form: window, horizon and columns.
+        series: names of the series, and the first row of each.
+    """
+
+    def __init__(
+        self, values: NDArray[np.float32], starts: NDArray[np.int64], form: SeriesForm, series: dict[str, int]
+    ) -> None:
         assert form.window is not None
         assert form.horizon is not None
+        self.series = series
         self.values, self.starts, self.form = values, starts, form
         self.window, self.steps = form.window, form.window + form.horizon
         self.predicted = form.predicted(values.shape[1])
@@ -31,6 +41,27 @@ class WindowItems(Items):
         """Return values (B, window, C) and the predicted ones of the next steps (B, horizon * D), step by step."""
         both = self.values[self.starts[indices][:, None] + np.arange(self.steps)]
         return read_window(both, self.form), both[:, self.window :, self.predicted].reshape(len(indices), -1)
+
+    def origins(self, count: int) -> tuple[WindowItems, dict[str, list[int]]]:
+        """`count` windows of each series at equal distances, and the number of steps before each forecast, by series.
+
+        Raises:
+            ValueError: a series has fewer windows; those without any are left out.
+        """
+        chosen, before = [], {}
+        firsts = np.array(list(self.series.values()))
+        which = np.searchsorted(firsts, self.starts, side="right") - 1
+        for number, name in enumerate(self.series):
+            own = self.starts[which == number]
+            if not len(own):  # too short for this split
+                continue
+            if len(own) < count:
+                of = f" of series {name!r}" if name else ""
+                raise ValueError(f"must be at most {len(own)}, the number of forecasts{of} in this split, got {count}")
+            rows = own[np.linspace(0, len(own) - 1, count).round().astype(np.int64)]
+            chosen.append(rows)
+            before[name] = (rows - firsts[number] + self.window).tolist()
+        return WindowItems(self.values, np.concatenate(chosen), self.form, self.series), before
 
 
 def read_window(both: NDArray[Any], form: SeriesForm) -> NDArray[Any]:
@@ -70,7 +101,8 @@ def forecasting(series: Series, form: SeriesForm, standardise: bool) -> Sequence
     values = series.values.astype(np.float32) if scale is None else scale.apply(series.values)
     channels = values.shape[1]
     predicted = form.predicted(channels)
-    splits = {name: WindowItems(values, rows, form) for name, rows in starts.items() if len(rows)}
+    firsts = dict(zip(series.names, series.starts.tolist(), strict=True))
+    splits = {name: WindowItems(values, rows, form, firsts) for name, rows in starts.items() if len(rows)}
     note = f"own series, {horizon} steps ahead" + (", standardised" if standardise else "")
     target_scale = None
     if scale is not None:

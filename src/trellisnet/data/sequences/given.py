@@ -17,10 +17,10 @@ KINDS = {"i": "labels", "u": "labels", "b": "labels", "U": "texts", "f": "values
 
 
 class GivenItems(Items):
-    """Sequences (T, C), and a target of each: a label, values (D,), or values (T, D) at every step."""
+    """Sequences (T, C), and a target of each: a label, values (D,), values (T, D) or labels (T,) at every step."""
 
-    def __init__(self, inputs: Sequence[NDArray[np.float32]], targets: Any) -> None:
-        self.inputs, self.targets = inputs, targets
+    def __init__(self, inputs: Sequence[NDArray[np.float32]], targets: Any, tags: bool = False) -> None:
+        self.inputs, self.targets, self.tags = inputs, targets, tags
         lengths = np.array([len(each) for each in inputs], dtype=np.int64)
         self.lengths = None if (lengths == lengths[0]).all() else lengths
 
@@ -28,8 +28,10 @@ class GivenItems(Items):
         return len(self.inputs)
 
     def take(self, indices: NDArray[np.int64], steps: int | None = None) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Inputs (B, T, C), zero after the end of a sequence, and labels (B,), values (B, D) or (B, T, D)."""
+        """Inputs (B, T, C), zero after the end of a sequence, and labels (B,) or (B, T), values (B, D) or (B, T, D)."""
         inputs, targets = ([each[i] for i in indices.tolist()] for each in (self.inputs, self.targets))
+        if self.tags:
+            return padded(inputs, steps), padded([each[:, None] for each in targets], steps)[..., 0]
         every_step = np.ndim(targets[0]) == 2
         return padded(inputs, steps), padded(targets, steps) if every_step else np.stack(targets)
 
@@ -54,8 +56,8 @@ def from_arrays(
 
     Args:
         x: the sequences: (N, T, C), or (N, T) of one channel; or a list of sequences (T, C) or (T,) of any lengths.
-        y: what is to be predicted. Classification: N labels, integers or texts. Regression: N numbers or (N, D); or
-            numbers at every step, (N, T, D) or a list of (T, D).
+        y: what is to be predicted. Classification: N labels, integers or texts. Tagging: labels at every step, (N, T)
+            or a list of (T,). Regression: N numbers or (N, D); or numbers at every step, (N, T, D) or a list of (T, D).
         valid: what the best model is chosen by: a share of the sequences, drawn at random, or sequences and targets
             of their own as a pair (x, y).
         test: what the best model is judged by, in the same forms; default none.
@@ -81,7 +83,8 @@ def from_arrays(
     channels = given.inputs[0].shape[1]
     if given.kind in ("labels", "texts"):
         labels, splits = _classified(parts, given.kind, classes)
-        return SequenceData("arrays", "classification", channels, len(labels), splits, labels=labels)
+        task = "tagging" if np.ndim(given.targets[0]) else "classification"
+        return SequenceData("arrays", task, channels, len(labels), splits, labels=labels)
     splits = {name: GivenItems(part.inputs, part.targets) for name, part in parts.items()}
     size, each_step = given.targets[0].shape[-1], given.kind == "steps"
     return SequenceData("arrays", "regression", channels, size, splits, each_step=each_step)
@@ -91,7 +94,7 @@ def _classified(
     parts: Mapping[str, _Given], kind: str, classes: int | None
 ) -> tuple[tuple[str, ...], dict[str, GivenItems]]:
     """The names of the classes, and the splits with the classes' numbers as targets."""
-    given = {label for part in parts.values() for label in part.targets}
+    given = {label for part in parts.values() for target in part.targets for label in np.atleast_1d(target).tolist()}
     if kind == "texts":
         labels = tuple(sorted(map(str, given)))
         number = {label: i for i, label in enumerate(labels)}
@@ -100,10 +103,14 @@ def _classified(
         if int(min(given)) < 0 or int(max(given)) >= count:
             raise ValueError(f"y must be labels in 0 .. {count - 1}, got {int(min(given))} to {int(max(given))}")
         labels, number = tuple(map(str, range(count))), {label: int(label) for label in given}
-    return labels, {
-        name: GivenItems(part.inputs, np.array([number[label] for label in part.targets], dtype=np.int64))
-        for name, part in parts.items()
-    }
+    splits = {}
+    for name, part in parts.items():
+        rows = [
+            np.array([number[label] for label in np.atleast_1d(each).tolist()], dtype=np.int64) for each in part.targets
+        ]
+        tags = np.ndim(part.targets[0]) == 1
+        splits[name] = GivenItems(part.inputs, rows if tags else np.concatenate(rows), tags)
+    return labels, splits
 
 
 def read_sequences(name: str, x: Any) -> list[NDArray[np.float32]]:
@@ -138,6 +145,12 @@ def _read(x_name: str, y_name: str, x: Any, y: Any) -> _Given:
     if len(y) != len(inputs):
         raise ValueError(f"{y_name} must have one target per sequence, {len(inputs)}, got {len(y)}")
     targets = None if uneven else _array(y_name, y)
+    tags = _tags(y_name, y if targets is None else targets)
+    if tags is not None:
+        for i, (row, target) in enumerate(zip(inputs, tags, strict=True)):
+            if len(row) != len(target):
+                raise ValueError(f"{y_name}[{i}] must have the {len(row)} steps of {x_name}[{i}], got {len(target)}")
+        return _Given(inputs, tags, KINDS[tags[0].dtype.kind])
     if targets is None or targets.ndim == 3:
         steps = read_sequences(y_name, y)
         for i, (row, target) in enumerate(zip(inputs, steps, strict=True)):
@@ -147,7 +160,7 @@ def _read(x_name: str, y_name: str, x: Any, y: Any) -> _Given:
     kind = KINDS.get(targets.dtype.kind)
     if kind is None or targets.ndim > (2 if kind == "values" else 1):
         raise ValueError(
-            f"{y_name} must be labels (N,) or numbers (N,), (N, D) or (N, T, D), got {_described(targets)}"
+            f"{y_name} must be labels (N,) or (N, T), or numbers (N,), (N, D) or (N, T, D), got {_described(targets)}"
         )
     if kind != "values":
         return _Given(inputs, targets, kind)
@@ -156,15 +169,29 @@ def _read(x_name: str, y_name: str, x: Any, y: Any) -> _Given:
     return _Given(inputs, targets.reshape(len(targets), -1).astype(np.float32), kind)
 
 
+def _tags(name: str, y: Any) -> list[NDArray[Any]] | None:
+    """Labels (T,) at every step of each sequence; None if the targets are others."""
+    rows = [_array(f"{name}[{i}]", row) for i, row in enumerate(y)]
+    kinds = {KINDS.get(row.dtype.kind) for row in rows}
+    if any(row.ndim != 1 for row in rows) or kinds not in ({"labels"}, {"texts"}):
+        return None
+    return rows
+
+
 def _check_alike(name: str, given: _Given, own: _Given) -> None:
     """That a split of its own is of the same kind and sizes as what is trained on."""
     for what, ours, theirs in (
         ("targets", given.kind, own.kind),
         ("channels", given.inputs[0].shape[1], own.inputs[0].shape[1]),
-        ("values per target", np.shape(given.targets[0])[-1:], np.shape(own.targets[0])[-1:]),
+        ("values per target", _width(given), _width(own)),
     ):
         if ours != theirs:
             raise ValueError(f"{name} must have the same {what} as x and y, {ours}, got {theirs}")
+
+
+def _width(given: _Given) -> tuple[int, ...]:
+    shape = np.shape(given.targets[0])
+    return shape[-1:] if given.kind in ("values", "steps") else (0,) * len(shape)  # labels: whether at every step
 
 
 def _held_back(name: str, share: Any, count: int) -> int:

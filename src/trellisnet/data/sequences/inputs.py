@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from trellisnet.data.sequences.forecasting import read_window
 from trellisnet.data.sequences.given import read_sequences
 from trellisnet.data.sequences.series import Series, read_series
 from trellisnet.data.sequences.tables import SUFFIXES as TABLE_SUFFIXES
+from trellisnet.data.sequences.tables import Dialect, read_table
 from trellisnet.data.sequences.ts import SUFFIX as TS_SUFFIX
 from trellisnet.data.sequences.ts import read_ts
 
@@ -62,7 +64,24 @@ def _read_file(data: SequenceData, path: Path) -> Series:
         raise ValueError(f"{path}: must end in {', '.join(endings)}, as what was trained on")
     if path.suffix != ".csv":  # numbers have a type there
         form = replace(form, separator=None, decimal=None, encoding=None)
-    return read_series(path, form, ahead=_ahead(form))
+    series = read_series(path, form, ahead=_ahead(form))
+    if form.label is not None:
+        _check_known(path, form, data.labels)
+    return series
+
+
+def _check_known(path: Path, form: SeriesForm, labels: Sequence[str]) -> None:
+    """Raise a ValueError if a file has the column of labels, which it need not have, and an unknown label in it."""
+    assert form.label is not None
+    try:
+        table = read_table(path, [form.label], Dialect(form.separator, form.decimal, form.encoding))
+    except ValueError:  # no such column: the others have been read
+        return
+    for row, value in enumerate(table.columns[form.label]):
+        missing = value is None or value == "" or value != value  # noqa: PLR0124  # NaN
+        if not missing and str(value) not in labels:
+            place = table.place(row, form.label)
+            raise ValueError(f"{place}: label {str(value)!r} is not one of the training: {', '.join(labels)}")
 
 
 def _ahead(form: SeriesForm) -> int:

@@ -28,7 +28,8 @@ class Series:
         values: (total steps, channels).
         lengths: (series,), length of each series.
         names: names of the series.
-        targets: (series, ...), labels or numbers as in the file; None: there are none.
+        targets: (series, ...), labels or numbers as in the file, or (total steps,), a label per step; None: there are
+            none.
         split: (series,), the split of each series; None: the file has none.
         step: time between two steps; None: the file has no times.
         note: what was filled.
@@ -53,7 +54,12 @@ class Series:
 
 
 def read_series(
-    path: Path, form: SeriesForm, targets: Sequence[str] = (), split: str | None = None, ahead: int = 0
+    path: Path,
+    form: SeriesForm,
+    targets: Sequence[str] = (),
+    split: str | None = None,
+    ahead: int = 0,
+    tag: str | None = None,
 ) -> Series:
     """Read a table, one row per step, and group its rows into series.
 
@@ -63,13 +69,14 @@ def read_series(
         targets: columns of the targets; constant within a series.
         split: column of the splits; constant within a series.
         ahead: the last steps of each series are to be forecast: there, only the columns `form.future` have values.
+        tag: column of a label per step.
 
     Raises:
         FileNotFoundError: there is no such file.
         ValueError: the file is damaged, a value or time is missing or malformed, a time occurs twice, times have gaps,
             or a target or split is not constant.
     """
-    columns = [*form.values, *targets, *(name for name in (form.series, form.time, split) if name)]
+    columns = [*form.values, *targets, *(name for name in (form.series, form.time, split, tag) if name)]
     dialect = Dialect(form.separator, form.decimal, form.encoding)
     table = read_table(path, list(dict.fromkeys(columns)), dialect)
     matrix = np.stack([_numbers(table, column, form, ahead) for column in form.values], axis=1)
@@ -93,12 +100,20 @@ def read_series(
         return table.place(before[before >= 0][-1], form.values[channel])
 
     filled = _filled(values, lengths, form, place, ahead)
+    found = np.stack([constant[column] for column in targets], axis=1) if targets else None
+    if tag is not None:
+        if (rows < 0).any():
+            where = place(int(np.flatnonzero(rows < 0)[0]) - 1, 0)
+            raise ValueError(
+                f"{where}: a gap follows, and steps that are filled have no label: tagging needs equal steps"
+            )
+        found = table.names(tag)[rows]
     return Series(
         table.path,
         filled,
         lengths,
         names[appearance].tolist(),
-        np.stack([constant[column] for column in targets], axis=1) if targets else None,
+        found,
         constant[split] if split else None,
         step,
         _note(form.fill, int((rows < 0).sum()), int(np.isnan(matrix[order]).sum()), repeated),
@@ -193,6 +208,7 @@ def _constant(table: Table, column: str, which: NDArray[np.int64], first: NDArra
         row = wrong[0]
         before = values[first][which[row]]
         raise ValueError(
-            f"{table.place(row, column)}: must be the same in a whole series, got {values[row]!r} after {before!r}"
+            f"{table.place(row, column)}: must be the same in a whole series, got {values[row]!r} after {before!r}; "
+            "labels that change have the task tagging"
         )
     return values[first]

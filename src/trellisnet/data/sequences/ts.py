@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from trellisnet.core.checks import positive_int
 from trellisnet.data.checks import check_file
 from trellisnet.data.sequences.data import SequenceData
-from trellisnet.data.sequences.own import whole_series
 from trellisnet.data.sequences.series import Series
+from trellisnet.data.sequences.whole import whole_series
 
 SUFFIX = ".ts"
 FLAGS = ("timestamps", "missing", "univariate", "equallength", "targetlabel")

@@ -73,5 +73,5 @@ def _expected(model: Any, program: Program, given: Tensor, lengths: Tensor | Non
         values = model.head.log_prob(out.output)
     else:
         out = run_body(model.net, given.transpose(0, 1), lengths=lengths)
-        values = model.readout(out.output)
+        values = model.shaped(model.readout(out.output))
     return [values.transpose(0, 1), *(leaf for leaf in pytree.tree_leaves(out.state) if isinstance(leaf, Tensor))]

@@ -80,7 +80,7 @@ class Program(nn.Module):
     def read_out(self, y: Tensor) -> Tensor:
         """The result at each step (T, B, ...) of an output (T, B, D)."""
         flat = y.flatten(0, 1)  # a matrix: its product with a transposed weight needs no transposed copy in a file
-        values = self.model.head.log_prob(flat) if self.is_language else self.model.readout(flat)
+        values = self.model.head.log_prob(flat) if self.is_language else self.model.shaped(self.model.readout(flat))
         steps: Tensor = values.unflatten(0, (y.shape[0], -1))
         return steps
 
@@ -145,13 +145,16 @@ def make_program(model: Pretrained, length: int | None, lengths: bool) -> Progra
 
     Raises:
         TypeError: it is no language model, classifier, regressor or labeller.
-        ValueError: its weights are not in single or double precision, or its state has no fixed form.
+        ValueError: its weights are not in single or double precision, its state has no fixed form, or it is
+            bidirectional.
     """
     if not isinstance(model, (LanguageModel, SequenceModel)):
         raise TypeError(f"export needs a language model or a model of sequences, got {type(model).__name__}")
     for parameter in model.parameters():
         if parameter.dtype not in (torch.float32, torch.float64):
             raise ValueError(f"export needs weights in float32: call model.float(), got {parameter.dtype}")
+    if getattr(model, "reverse", None) is not None:
+        raise ValueError("export needs a model that reads forwards only: got a model with bidirectional=True")
     if lengths and not accepts(model.net, "lengths"):
         raise ValueError(f"lengths=True needs a body with `lengths`, got {type(model.net).__name__}")
     plain = copy.deepcopy(model).eval()

@@ -61,13 +61,13 @@ def line_chart(title: str, series: Sequence[Series], x_label: str = "", y_label:
 
     def fill(axes: Axes) -> None:
         shown = [y for one in series for _, y in _drawable(one.points) if not math.isnan(y)]
-        _ticks(axes.xaxis, whole=True)
+        ticks(axes.xaxis, whole=True)
         factor = max(shown) / min(shown) if log and shown and min(shown) > 0 else 0.0
         if factor > SMALLEST_FACTOR:
             axes.set_yscale("log")
             _log_ticks(axes.yaxis, math.log10(factor))
         else:
-            _ticks(axes.yaxis)
+            ticks(axes.yaxis)
         for i, (one, name) in enumerate(zip(series, names, strict=True)):
             look = REFERENCE if one.reference else _look(i if one.colour is None else one.colour)
             marker = "o" if not one.reference and len(one.points) <= MOST_MARKERS else ""
@@ -95,8 +95,8 @@ def scatter_chart(title: str, points: Sequence[Point], x_label: str = "", y_labe
         low, high = min(axes.get_xlim()[0], axes.get_ylim()[0]), max(axes.get_xlim()[1], axes.get_ylim()[1])
         axes.set(xlim=(low, high), ylim=(low, high))
         axes.plot([low, high], [low, high], **REFERENCE)
-        _ticks(axes.xaxis)
-        _ticks(axes.yaxis)
+        ticks(axes.xaxis)
+        ticks(axes.yaxis)
 
     return chart(title, WIDTH, WIDTH, fill)
 
@@ -177,7 +177,7 @@ def _look(index: int) -> dict[str, Any]:
     }
 
 
-def _ticks(axis: Axis, whole: bool = False) -> None:
+def ticks(axis: Axis, whole: bool = False) -> None:
     """About five round ticks; with `whole` only at integers, written like 10k."""
     from matplotlib.ticker import EngFormatter, MaxNLocator  # noqa: PLC0415
 

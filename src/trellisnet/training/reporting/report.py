@@ -13,6 +13,7 @@ from trellisnet.training.config import About
 from trellisnet.training.metrics import Metric
 from trellisnet.training.reporting.drawing import MISSING, has_matplotlib
 from trellisnet.training.reporting.figures import Series, heat_map, line_chart, scatter_chart
+from trellisnet.training.reporting.intervals import interval_chart
 from trellisnet.training.reporting.pages import escaped, figure, figures, page, section, table, verbatim
 from trellisnet.training.reporting.summary import Summary, formatted, formatted_count, summarise
 from trellisnet.training.runs import CONFIG, TASK, Run
@@ -39,6 +40,7 @@ def write_report(run: Run) -> Path:
         section("Attention", *(_attention(each) for each in summary.result.get("attention") or [] if drawn)),
         section("Confusion matrix", _confusion(summary.result.get("confusion")) if drawn else ""),
         section("Predictions", _predictions(summary.result.get("predictions")) if drawn else ""),
+        section("Prediction intervals", _intervals(summary.result.get("intervals") or []) if drawn else ""),
         section("History", *(f"<p>This run was {escaped(sentence)}.</p>" for sentence in _history(run))),
         section("Repeat it", *_commands(run, summary)),
         section("Configuration", _configuration(run)),
@@ -195,6 +197,10 @@ def _predictions(predictions: Mapping[str, Sequence[float]] | None) -> str:
         return ""
     pairs = list(zip(predictions["target"], predictions["predicted"], strict=True))
     return figure(scatter_chart("Predictions against targets", pairs, "target", "predicted"), "Dashed: no error.")
+
+
+def _intervals(shown: Sequence[Mapping[str, Any]]) -> str:
+    return figures(*(figure(interval_chart(each)) for each in shown)) if shown else ""
 
 
 def _commands(run: Run, summary: Summary) -> list[str]:

@@ -18,6 +18,7 @@ from trellisnet.training.tasks.classification import ClassificationTask
 from trellisnet.training.tasks.labels import LabelsTask
 from trellisnet.training.tasks.language import LanguageTask
 from trellisnet.training.tasks.regression import RegressionTask
+from trellisnet.training.tasks.tagging import TaggingTask
 from trellisnet.training.tasks.tokens import TokenTask
 from trellisnet.training.tasks.translation import TranslationTask
 
@@ -26,6 +27,7 @@ TASKS: dict[str, type[Task]] = {
     "labels": LabelsTask,
     "language": LanguageTask,
     "regression": RegressionTask,
+    "tagging": TaggingTask,
     "tokens": TokenTask,
     "translation": TranslationTask,
 }

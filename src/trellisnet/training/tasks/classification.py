@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from trellisnet.data.batches import Batch
 from trellisnet.data.files.columns import Columns
@@ -50,7 +51,7 @@ class ClassificationTask(SequenceTask):
         """One row per sequence: its label, and the probabilities of all labels."""
         logits = torch.from_numpy(np.stack(outputs)).double()
         shares = logits.softmax(1)
-        labels = _labels(data)
+        labels = label_names(data)
         return {
             "series": names,
             "label": [labels[i] for i in logits.argmax(1).tolist()],
@@ -61,14 +62,19 @@ class ClassificationTask(SequenceTask):
         """The confusion matrix."""
         if not self.predicts:
             return {}
-        size = self.data.output_size
-        counts = torch.zeros(size, size, dtype=torch.int64)
+        counts = torch.zeros(self.data.output_size, self.data.output_size, dtype=torch.int64)
         for batch in self.data.batches(self.shown_split, self.training.evaluation_batch):
-            predicted = self.predictions(batch).argmax(1)
-            counts.view(-1).index_add_(0, batch.targets * size + predicted, torch.ones_like(predicted))
-        return {"confusion": {"labels": _labels(self.data), "counts": counts.tolist()}}
+            counts += confusion(self.predictions(batch), batch.targets)
+        return {"confusion": {"labels": label_names(self.data), "counts": counts.tolist()}}
 
 
-def _labels(data: SequenceData) -> list[str]:
+def confusion(logits: Tensor, targets: Tensor) -> Tensor:
+    """Counts (labels, labels): a row per target, a column per prediction, from logits (N, labels)."""
+    size = logits.shape[1]
+    pairs = targets * size + logits.argmax(1)
+    return torch.bincount(pairs, minlength=size * size).view(size, size)
+
+
+def label_names(data: SequenceData) -> list[str]:
     """The names of the classes; their numbers if they have none."""
     return list(data.labels) or [str(label) for label in range(data.output_size)]

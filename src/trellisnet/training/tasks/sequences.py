@@ -162,6 +162,13 @@ class SequenceTask(Task):
     def predict(
         cls, model: Any, facts: Mapping[str, Any], inputs: Any, batch_size: int, per: str | None = None
     ) -> Columns:
+        return cls.columns(*cls.answers(model, facts, inputs, batch_size, per))
+
+    @classmethod
+    def answers(
+        cls, model: Any, facts: Mapping[str, Any], inputs: Any, batch_size: int, per: str | None
+    ) -> tuple[SequenceData, list[str], list[NDArray[Any]]]:
+        """What was trained on, the names of the sequences of `inputs`, and the model's answer to each."""
         if per is not None:
             raise ValueError(f"per belongs to language models: got {per!r} for {facts['task']}")
         data = SequenceData.from_facts(facts["data"])
@@ -176,7 +183,7 @@ class SequenceTask(Task):
                 found = cls.answer(model, torch.from_numpy(padded(some)).to(device), uneven).cpu().numpy()
             per_step = found.ndim == 3
             outputs += [each[:length] if per_step else each for each, length in zip(found, lengths, strict=True)]
-        return cls.columns(data, names, outputs)
+        return data, names, outputs
 
     @classmethod
     def read_inputs(cls, data: SequenceData, inputs: Any) -> tuple[list[str], Sequence[NDArray[Any]]]:
