@@ -70,7 +70,7 @@ def test_every_command_explains_itself(command, capsys):
         (["train", "my-text", "--data.options.path", "nowhere.txt"], "nowhere.txt"),
         (["evaluate"], "the following arguments are required: run"),
         (["evaluate", "nowhere"], "nowhere is not a run"),
-        (["generate", "nowhere"], "config.json not found"),
+        (["generate", "nowhere"], "nowhere is not a run, a saved model or a pretrained model"),
         (["import-authors", "nowhere.pkl", "--to", "model"], "nowhere.pkl"),
         (["import-authors", "nowhere.pkl", "--to", __file__], "--to must be a new or empty folder, got"),
         (["evaluate", "run", "--cache_theta", "0.5"], "--cache_theta belongs to --cache_size, which is not given"),

@@ -49,7 +49,7 @@ def test_a_folder_comes_first(tmp_path):
 def test_unknown_names_list_the_known_ones(capsys):
     for call in (LanguageModel.from_pretrained, load_task):
         with pytest.raises(
-            FileNotFoundError, match=r"copy-memori is neither .* model \(adding, .*did you mean 'copy-mem"
+            FileNotFoundError, match=r"copy-memori is not a run, .* model \(adding, .*did you mean 'copy-mem"
         ):
             call("copy-memori")
     assert main(["evaluate", "copy-memori"]) == 2

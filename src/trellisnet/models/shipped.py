@@ -32,7 +32,7 @@ def find_run(run: Path | str) -> Path:
     if path.name not in names:
         hint = suggestion(path.name, names)
         known = ", ".join(names)
-        raise FileNotFoundError(f"{run} is neither a folder nor a pretrained model ({known}){hint}")
+        raise FileNotFoundError(f"{run} is not a run, a saved model or a pretrained model ({known}){hint}")
     return FOLDER / path.name
 
 
