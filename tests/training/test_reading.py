@@ -49,7 +49,7 @@ def rewrite(run, section, **changes):
         ("model", "dilation", ["1"], r"must be an integer or a list of integers, got \['1'\]"),
         ("model", "memory", "stor", "must be one of 'store', 'recompute', got 'stor', did you mean 'store'?"),
         ("model", "output_size", 500, "must be at most hidden_size = 384, got 500"),
-        ("model", "body", "lsm", "must be one of 'trellis', 'lstm', 'gru', .*, got 'lsm', did you mean 'lstm'?"),
+        ("model", "body", "lsm", "must be one of 'trellis', .*, got 'lsm', did you mean 'lstm'?"),
         ("training", "learning_rate", "fast", "must be a number, got 'fast'"),
         (
             "training",
