@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import torch
+
 from fuzz.runs import fuzz_calls, fuzz_lines
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from fuzz.harness import Draw, Report, captured, judge
 from fuzz.options import spoil
-
 from trellisnet import TrainingConfig, TrellisClassifier, TrellisRegressor, fit, predict
 from trellisnet.cli import main
 from trellisnet.data import from_arrays, load
@@ -40,7 +40,7 @@ class Files:
         small = ["--model.hidden_size", "4", "--model.num_layers", "1", "--training.epochs", "1"]
         small += ["--training.batch_size", "4"]
         flags = ["--data.options.values", "[x,z]", "--data.options.series", "id", "--data.options.label", "kind"]
-        with captured() as (out, err):
+        with captured() as (_, err):
             path = ["--data.options.path", str(self.table)]
             code = main(["train", "my-labels", *path, *flags, *small, "--to", str(self.run)])
         assert code == 0, err.getvalue()
@@ -54,7 +54,23 @@ class Files:
 def damage(draw: Draw, path: Path, to: Path) -> Path:
     """A copy of a file with some bytes changed, removed, repeated or inserted."""
     content = bytearray(path.read_bytes())
-    odd = [b"nan", b"", b"\n\n", b",", b'"', b"\x00", b"\xff\xfe", b"1e999", b"-", b": ", b"null", b"[", b"#", b"\t", b"x"]
+    odd = [
+        b"nan",
+        b"",
+        b"\n\n",
+        b",",
+        b'"',
+        b"\x00",
+        b"\xff\xfe",
+        b"1e999",
+        b"-",
+        b": ",
+        b"null",
+        b"[",
+        b"#",
+        b"\t",
+        b"x",
+    ]
     for _ in range(draw.randint(1, 3)):
         start = draw.randrange(len(content) + 1)
         end = min(len(content), start + draw.choice([0, 0, 1, 2, 8, 1000]))

@@ -8,15 +8,55 @@ from pathlib import Path
 
 from fuzz.files import Files, damage
 from fuzz.harness import Draw, Hang, Report, captured, limited, trace
-
 from trellisnet.cli import COMMANDS, main
 
 RECIPES = ["demo", "adding", "my-text", "my-series", "my-labels", "word-ptb", "copy-memory", "jsb-small", "nonsense"]
-VALUES = ["0", "-1", "1", "3", "nan", "inf", "true", "null", "", "[]", "[1,2]", "{}", "abc", "1e999", "#", "'", '"', "{a"]
-VALUES += ["9" * 50, "*", "&a", "!!python/name:os.system", "1_000", "0x10", "~", "%", ",", "\t", "\x00", "é", "../..", ": "]
+VALUES = [
+    "0",
+    "-1",
+    "1",
+    "3",
+    "nan",
+    "inf",
+    "true",
+    "null",
+    "",
+    "[]",
+    "[1,2]",
+    "{}",
+    "abc",
+    "1e999",
+    "#",
+    "'",
+    '"',
+    "{a",
+]
+VALUES += [
+    "9" * 50,
+    "*",
+    "&a",
+    "!!python/name:os.system",
+    "1_000",
+    "0x10",
+    "~",
+    "%",
+    ",",
+    "\t",
+    "\x00",
+    "é",
+    "../..",
+    ": ",
+]
 FLAGS = ["model.hidden_size", "model.num_layers", "model.body", "model.cell", "model.dilation", "model.head"]
 FLAGS += ["model.parameters", "training.epochs", "training.batch_size", "training.learning_rate", "training.depths"]
-FLAGS += ["training.optimiser", "training.schedule", "training.minutes", "training.device", "training.clip", "data.name"]
+FLAGS += [
+    "training.optimiser",
+    "training.schedule",
+    "training.minutes",
+    "training.device",
+    "training.clip",
+    "data.name",
+]
 FLAGS += ["training.seed", "training.warmup", "data.options.path", "data.options.steps", "data.options.separator"]
 FLAGS += ["data.root", "about.title", "nonsense", "model.nonsense", "to", "seed", "beams", "prompt", "split", "which"]
 FLAGS += ["steps", "batch_size", "tokens", "format", "trials", "minutes", "bodies", "depth", "temperature", "top_k"]
@@ -65,8 +105,9 @@ def judge_line(report: Report, arguments: list[str], files: Files) -> None:
         report.add(repr(arguments), f"exit code {code} and {said[-1:]}")
     elif code == 2 and arguments[0] != "train" and len(said) > 1:
         report.add(repr(arguments), f"{len(said)} lines on stderr: {said[0][:100]}")
-    elif code == 2 and any(word in said[-1] for word in ("object has no attribute", "not supported between", "NoneType")):
+    elif code == 2 and any(
+        word in said[-1] for word in ("object has no attribute", "not supported between", "NoneType")
+    ):
         report.add(repr(arguments), f"a message of Python itself: {said[-1][:200]}")
     else:
         report.counts["works" if code == 0 else "refused"] += 1
-

@@ -6,9 +6,9 @@ import math
 from typing import Any
 
 import torch
+
 from fuzz.harness import Draw, Report, finite, judge
 from fuzz.options import body_kinds, declared, draw_options, spoil
-
 from trellisnet import (
     LanguageModel,
     SequenceClassifier,
@@ -102,7 +102,18 @@ def generation(draw: Draw, report: Report) -> None:
     length = draw.randint(1, 4)
     prompts: Any = torch.randint(TOKENS, (2, length))
     if draw.chance(0.15):
-        odd = [torch.zeros(2, 0), torch.tensor([1, 2]), [[1], [2, 3]], [[]], [], "text", [[99]], [[-1]], [["a"]], [[1.5]]]
+        odd = [
+            torch.zeros(2, 0),
+            torch.tensor([1, 2]),
+            [[1], [2, 3]],
+            [[]],
+            [],
+            "text",
+            [[99]],
+            [[-1]],
+            [["a"]],
+            [[1.5]],
+        ]
         prompts, wrong = draw.choice([*odd, draw.anything()]), None
 
     def call() -> None:

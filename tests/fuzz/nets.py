@@ -6,9 +6,9 @@ import math
 from typing import Any
 
 import torch
+
 from fuzz.harness import Draw, Report, finite, judge
 from fuzz.options import body_kinds, draw_options, spoil
-
 from trellisnet import TrellisNet, as_attention, from_rnn
 from trellisnet.models.bodies import BODIES, make_body
 from trellisnet.models.body import run_body
@@ -81,7 +81,13 @@ def calls(draw: Draw, report: Report) -> None:
             finite(y, shape)
             assert len(rest) == bool(options.get("aux")), "aux is missing, or not wanted"
 
-    judge(report, f"{type(net).__name__}(...)({_described(x)}, {_described(state)}, {options})", call, wrong=wrong, names=[*options, "state"])
+    judge(
+        report,
+        f"{type(net).__name__}(...)({_described(x)}, {_described(state)}, {options})",
+        call,
+        wrong=wrong,
+        names=[*options, "state"],
+    )
 
 
 def _odd_input(draw: Draw) -> Any:
@@ -128,7 +134,7 @@ def conversions(draw: Draw, report: Report) -> None:
         other = net.attend(**options) if which == "attend" else as_attention(net, **options)
         y, expected = other(x)[0], net(x)[0]
         finite(y, tuple(expected.shape))
-        if options.get("beta") is None or options["beta"] >= 50 and math.isfinite(options["beta"]):
+        if options.get("beta") is None or (options["beta"] >= 50 and math.isfinite(options["beta"])):
             assert torch.allclose(y, expected, atol=1e-5), "not equal to the trellis"
 
     judge(report, f"{which} of a net with path {net.path}: {options}", convert, wrong=wrong, names=options)

@@ -6,7 +6,6 @@ from dataclasses import fields
 from typing import Any
 
 from fuzz.harness import Draw
-
 from trellisnet.models.bodies import body_options
 
 CHOICES = {
@@ -35,7 +34,7 @@ def kind_of(name: str, hint: str) -> str:
     """The kind of an option: a key of `harness.WRONG`."""
     if name in OF_NAMES:
         return OF_NAMES[name]
-    return "sizes" if "Sequence[int]" in hint else KINDS[hint.split(" |")[0]]
+    return "sizes" if "Sequence[int]" in hint else KINDS[hint.split(" |", maxsplit=1)[0]]
 
 
 def declared(*declarations: Any) -> dict[str, str]:

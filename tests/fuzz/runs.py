@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+
 from fuzz import files, lines, models, nets
 from fuzz.harness import Draw, Report
 

@@ -71,11 +71,11 @@ class SequenceOptions(ModelOptions):
             if self.reconstruct_steps is None and (value := getattr(self, name)) is not None:
                 raise ValueError(f"{name} needs reconstruct_steps: got {name}={value} and reconstruct_steps=None")
         if self.reconstruct_steps is not None:
-            positive_int("reconstruct_steps", self.reconstruct_steps)
+            self.reconstruct_steps = positive_int("reconstruct_steps", self.reconstruct_steps)
             self.reconstruct_weight = 1.0 if self.reconstruct_weight is None else self.reconstruct_weight
             self.reconstruct_weight = positive("reconstruct_weight", self.reconstruct_weight)
             if self.reconstruct_size is not None:
-                positive_int("reconstruct_size", self.reconstruct_size)
+                self.reconstruct_size = positive_int("reconstruct_size", self.reconstruct_size)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
