@@ -106,7 +106,7 @@ def judge_line(report: Report, arguments: list[str], files: Files) -> None:
     elif code == 2 and arguments[0] != "train" and len(said) > 1:
         report.add(repr(arguments), f"{len(said)} lines on stderr: {said[0][:100]}")
     elif code == 2 and any(
-        word in said[-1] for word in ("object has no attribute", "not supported between", "NoneType")
+        word in said[-1] for word in ("object has no attribute", "not supported between", "'NoneType' object")
     ):
         report.add(repr(arguments), f"a message of Python itself: {said[-1][:200]}")
     else:

@@ -94,6 +94,8 @@ def _check_numbers(training: TrainingConfig) -> None:
             f"{training.depths} and training.minutes={training.minutes:g}"
         )
     if training.clip is not None:
+        if isinstance(training.clip, (int, float)) and training.clip <= 0:
+            raise ValueError(f"training.clip must be a number > 0, got {training.clip}")
         positive("training.clip", training.clip)
     for name in ("decay", "warmup"):
         non_negative(f"training.{name}", getattr(training, name))
