@@ -53,8 +53,10 @@ def test_translate_checks_tokens(row, error):
 def test_options_of_models_are_named():
     with pytest.raises(TypeError, match="hidden_size"):
         TrellisLM(12, 4, [], 2)
-    with pytest.raises(ValueError, match="experts belongs to head"):
+    with pytest.raises(TypeError, match="experts must be an integer"):
         TrellisLM(12, 4, 4, 2, experts=False)
+    with pytest.raises(TypeError, match="latent_dropout must be a number"):
+        TrellisLM(12, 4, 4, 2, head="mos", latent_dropout=[])
     with pytest.raises(TypeError, match="aux must be True or False"):
         TrellisNet(2, 4, 2)(torch.zeros(3, 1, 2), aux="")
 

@@ -116,6 +116,10 @@ class LanguageOptions(ModelOptions):
         super().__post_init__()
         self.tied = None if self.tied is None else boolean("tied", self.tied)
         self.cutoffs = None if self.cutoffs is None else positive_ints("cutoffs", self.cutoffs)
+        if self.latent_dropout is not None:
+            self.latent_dropout = probability("latent_dropout", self.latent_dropout)
+        if self.experts is not None:
+            self.experts = positive_int("experts", self.experts)
         self.embedding_dropout = probability("embedding_dropout", self.embedding_dropout)
         self.alpha, self.beta = non_negative("alpha", self.alpha), non_negative("beta", self.beta)
         self.history = one_of("history", self.history, HISTORIES)
