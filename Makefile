@@ -1,10 +1,15 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: test demo docs figures bench bench-data lint clean
+.PHONY: test fuzz demo docs figures bench bench-data lint clean
 
 test: .venv/installed lint docs  ## linters, documentation and all tests
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal
+
+N ?= 10000
+SEED ?= 0
+fuzz: .venv/installed  ## N random calls and N / 20 command lines: each works, or is refused by name
+	PYTHONPATH=tests $(BIN)/python -m fuzz $(N) $(SEED)
 
 lint: .venv/installed
 	$(BIN)/ruff check .

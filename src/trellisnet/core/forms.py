@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from trellisnet.core.batch import Sequences
 from trellisnet.core.call import Call
 from trellisnet.core.cells import AffineCell
-from trellisnet.core.checks import layer_count, non_negative, one_of
+from trellisnet.core.checks import boolean, layer_count, non_negative, one_of
 from trellisnet.core.plan import AnyRows, Plan, make_plan
 from trellisnet.core.precision import dtypes_for
 from trellisnet.core.state import TrellisState
@@ -55,7 +55,7 @@ def read_form(
     if path == "sweeps" and not isinstance(net.cell, AffineCell):
         name = type(net.cell).__name__
         raise ValueError(f"path='sweeps' needs a cell whose memory is affine (an AffineCell), got {name}")
-    if aux and net.aux_every is None:
+    if boolean("aux", aux) and net.aux_every is None:
         raise ValueError("aux=True needs a net with aux_every, got aux_every=None")
     if isinstance(depth, str):
         one_of("depth", depth, ("converged",))

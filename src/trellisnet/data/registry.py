@@ -113,6 +113,8 @@ def load(name: str, root: str | Path | None = None, **options: Any) -> TextData 
     """
     loader = pick("name", name, DATASETS)
     known = dataset_options(name)
+    if not isinstance(options.get("path", ""), (str, Path)):
+        raise TypeError(f"path must be a path, got {options['path']!r}")
     for option in options:
         pick(f"option of the dataset {name!r}", option, known)
     if "root" in inspect.signature(loader).parameters:

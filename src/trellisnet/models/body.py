@@ -137,8 +137,11 @@ def run_body(
 def at_ends(out: BodyOutput, lengths: Sequence[int] | Tensor | None) -> BodyOutput:
     """The last step of each sequence of whole outputs, as a call with `tail=1` returns it."""
     ends = check_lengths(lengths, *out.output.shape[:2])
-    aux = None if out.aux is None else torch.stack([_last(level, 1, ends) for level in out.aux])
-    return BodyOutput(_last(out.output, 1, ends), None, aux)
+    output, aux = _last(out.output, 1, ends), out.aux
+    if aux is not None:
+        levels = [_last(level, 1, ends) for level in aux]
+        aux = torch.stack(levels) if levels else output.new_empty(0, *output.shape)
+    return BodyOutput(output, None, aux)
 
 
 def nests_depths(body: nn.Module) -> bool:

@@ -59,7 +59,7 @@ class Sampling:
         if self.greedy:
             return log_prob.argmax(dim=1)
         best = log_prob.max(dim=1, keepdim=True).values  # subtracted: a tiny temperature must not underflow every score
-        scores = (log_prob - best) / (self.temperature or 1.0)
+        scores = (log_prob - best) / float(self.temperature or 1.0)
         if self.top_k is not None and self.top_k < scores.shape[1]:
             least = scores.topk(self.top_k, dim=1).values[:, -1:]
             scores = scores.masked_fill(scores < least, -torch.inf)

@@ -86,11 +86,11 @@ class SequenceOptions(ModelOptions):
             if self.reconstruct_steps is None and (value := getattr(self, name)) is not None:
                 raise ValueError(f"{name} needs reconstruct_steps: got {name}={value} and reconstruct_steps=None")
         if self.reconstruct_steps is not None:
-            positive_int("reconstruct_steps", self.reconstruct_steps)
+            self.reconstruct_steps = positive_int("reconstruct_steps", self.reconstruct_steps)
             self.reconstruct_weight = 1.0 if self.reconstruct_weight is None else self.reconstruct_weight
             self.reconstruct_weight = positive("reconstruct_weight", self.reconstruct_weight)
             if self.reconstruct_size is not None:
-                positive_int("reconstruct_size", self.reconstruct_size)
+                self.reconstruct_size = positive_int("reconstruct_size", self.reconstruct_size)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -131,6 +131,10 @@ class LanguageOptions(ModelOptions):
         super().__post_init__()
         self.tied = None if self.tied is None else boolean("tied", self.tied)
         self.cutoffs = None if self.cutoffs is None else positive_ints("cutoffs", self.cutoffs)
+        if self.latent_dropout is not None:
+            self.latent_dropout = probability("latent_dropout", self.latent_dropout)
+        if self.experts is not None:
+            self.experts = positive_int("experts", self.experts)
         self.embedding_dropout = probability("embedding_dropout", self.embedding_dropout)
         self.alpha, self.beta = non_negative("alpha", self.alpha), non_negative("beta", self.beta)
         self.history = one_of("history", self.history, HISTORIES)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from trellisnet.core.checks import non_negative, positive_int
@@ -43,6 +43,7 @@ class TranslationMethods(Pretrained):
 
     source_vocabulary: Vocabulary | None
     target_vocabulary: Vocabulary | None
+    source_embedding: nn.Embedding
     start: int
 
     @abstractmethod
@@ -83,7 +84,7 @@ class TranslationMethods(Pretrained):
             raise TypeError(f"sources must be a list of sentences, got {type(sources).__name__}")
         texts = bool(sources) and isinstance(sources[0], str)
         ids = [self._source_ids(i, source) for i, source in enumerate(sources)]
-        stop = self._end() if end is None else end
+        stop = self._end() if end is None else positive_int("end", end, minimum=0)
         results: list[list[int]] = [[] for _ in sources]
         order = sorted((i for i, row in enumerate(ids) if row), key=lambda i: len(ids[i]), reverse=True)
         for first in range(0, len(order), batch_size):
@@ -113,9 +114,10 @@ class TranslationMethods(Pretrained):
             if self.source_vocabulary is None or self.target_vocabulary is None:
                 raise ValueError("text needs a model with vocabularies, and this one has none: use token ids")
             return encode_sentence(self.source_vocabulary, source) if source.strip() else []
+        size = len(self.source_embedding.weight)
         try:
-            return [int(token) for token in source]
-        except (TypeError, ValueError):
+            return [positive_int(f"a token of sources[{i}]", token, 0, size - 1) for token in source]
+        except TypeError:
             raise TypeError(f"sources[{i}] must be text or token ids, got {source!r}") from None
 
     def _end(self) -> int:

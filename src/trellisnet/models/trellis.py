@@ -62,10 +62,10 @@ class TrellisLM(LanguageModel, BuildsItsBody):
         **options: Any,
     ) -> None:
         own, net = split_options({**options, "head": head}, LanguageOptions, TrellisOptions)
-        positive_int("embedding_size", embedding_size)
+        embedding_size = positive_int("embedding_size", embedding_size)
         if output_size is None and LanguageOptions(**own).reads_embedding:
             output_size = embedding_size
-            if embedding_size > hidden_size:
+            if embedding_size > positive_int("hidden_size", hidden_size):
                 raise ValueError(
                     f"hidden_size must be at least embedding_size = {embedding_size}, which is the output's size when "
                     f"the two are tied, got {hidden_size}; or choose tied=False"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from trellisnet.core.checks import boolean, layer_count, non_negative, positive, positive_int, seed_number
+from typing import get_args, get_type_hints
+
+from trellisnet.core.checks import boolean, layer_count, non_negative, one_of, positive, positive_int, seed_number
 from trellisnet.models.bodies import BODIES, chooses_depth
 from trellisnet.training.config import Config, TrainingConfig
 from trellisnet.training.trackers import check_tracker
@@ -12,6 +14,7 @@ def check_config(config: Config, processes: int = 1) -> None:
     """Raise a ValueError that names the options if they are invalid or contradict each other."""
     training = config.training
     _check_numbers(training)
+    _check_choices(training)
     parts = training.accumulate * processes
     if training.batch_size % parts:
         raise ValueError(
@@ -63,6 +66,14 @@ def _check_depths(training: TrainingConfig) -> None:
             raise ValueError(f"a range of training.depths must be [lowest, highest] in this order, got {list(depth)}")
 
 
+def _check_choices(training: TrainingConfig) -> None:
+    hints = get_type_hints(TrainingConfig)
+    for name in ("optimiser", "schedule", "precision", "on_nan", "clock"):
+        one_of(f"training.{name}", getattr(training, name), get_args(hints[name]))
+    if training.evaluation is not None:
+        one_of("training.evaluation", training.evaluation, ("streaming", "windows"))
+
+
 def _check_numbers(training: TrainingConfig) -> None:
     for name in ("epochs", "batch_size", "accumulate", "patience", "evaluate_every", "evaluation_batch"):
         positive_int(f"training.{name}", getattr(training, name))
@@ -82,8 +93,12 @@ def _check_numbers(training: TrainingConfig) -> None:
             f"training.depths counts epochs, and with training.minutes their number is not known: got "
             f"{training.depths} and training.minutes={training.minutes:g}"
         )
-    if training.clip is not None and not training.clip > 0:
-        raise ValueError(f"training.clip must be a number > 0, got {training.clip}")
+    if training.clip is not None:
+        if isinstance(training.clip, (int, float)) and training.clip <= 0:
+            raise ValueError(f"training.clip must be a number > 0, got {training.clip}")
+        positive("training.clip", training.clip)
+    for name in ("decay", "warmup"):
+        non_negative(f"training.{name}", getattr(training, name))
     if not training.decay > 1:
         raise ValueError(f"training.decay must be a number > 1, because rates are divided by it, got {training.decay}")
     if not 0 <= training.warmup < 1:

@@ -40,9 +40,10 @@ def load_yaml(text: str) -> Any:
 def load_text(text: str) -> Any:
     """Parse the value of a flag as YAML; return the text itself if it is not valid YAML."""
     try:
-        return load_yaml(text)
+        value = load_yaml(text)
     except yaml.YAMLError:
         return text
+    return text if value is None and text.startswith("#") else value  # on a command line # is no comment
 
 
 def typed(name: str, hint: Any, value: Any) -> Any:

@@ -86,7 +86,7 @@ def _read(path: Path) -> dict[str, NDArray[Any]]:
         with path.open("rb") as file:
             content = np.load(file, allow_pickle=False)
             return {"values": content} if isinstance(content, np.ndarray) else dict(content)
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+    except (ValueError, EOFError, OSError, zipfile.BadZipFile) as error:
         raise ValueError(f"{path}: not a NumPy file of plain arrays: {error}") from error
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trellisnet.core.checks import seed_number
 from trellisnet.data.batches import Items
 from trellisnet.data.sequences.data import SequenceData
 
@@ -69,7 +70,7 @@ def from_arrays(
     ('classification', 3, 4, {'train': 18, 'valid': 2})
     """
     given, parts = _read("x", "y", x, y), {}
-    order = np.random.default_rng(seed).permutation(len(given.inputs))
+    order = np.random.default_rng(seed_number("seed", seed)).permutation(len(given.inputs))
     for name, wanted in (("valid", valid), ("test", test)):
         if isinstance(wanted, (tuple, list)) and len(wanted) == 2:
             parts[name] = _read(f"{name}[0]", f"{name}[1]", *wanted)

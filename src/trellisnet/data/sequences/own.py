@@ -119,6 +119,9 @@ def load_series(
     for name, given in {**columns, "classes": classes, "window": window, "horizon": horizon, "season": season}.items():
         if given is not None and task not in BELONGS_TO.get(name, TASKS):
             raise ValueError(f"{name} belongs to {' and '.join(BELONGS_TO[name])}, got {given!r} for {task}")
+    for name in ("label", "series", "time", "split"):
+        if columns[name] is not None and not isinstance(columns[name], str):
+            raise TypeError(f"{name} must be the name of a column, got {columns[name]!r}")
     if fill is not None:
         one_of("fill", fill, FILLS)
     if time_format is not None and not isinstance(time_format, str):

@@ -48,7 +48,7 @@ def make_head(
     one_of("head", name, OPTIONS)
     given = {"tied": tied, "experts": experts, "latent_dropout": latent_dropout, "cutoffs": cutoffs}
     for option, value in given.items():
-        if value is not None and value is not False and option not in OPTIONS[name]:
+        if value is not None and (option, value) != ("tied", False) and option not in OPTIONS[name]:
             owners = " or ".join(repr(head) for head, own in OPTIONS.items() if option in own)
             raise ValueError(f"{option} belongs to head {owners}: got {option}={value!r} with head={name!r}")
     vocab_size, embedding_size = embedding.shape

@@ -1,0 +1,31 @@
+"""Fuzz the package: `python -m fuzz CALLS [SEED [LINES]]`, with `tests` on the path. Exits with 1 after a finding."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+
+from fuzz.runs import fuzz_calls, fuzz_lines
+
+
+def main() -> int:
+    calls = int(sys.argv[1]) if sys.argv[1:] else 10_000
+    seed = int(sys.argv[2]) if sys.argv[2:] else 0
+    lines = int(sys.argv[3]) if sys.argv[3:] else calls // 20
+    torch.set_num_threads(1)
+    found = False
+    with tempfile.TemporaryDirectory() as folder:
+        for name, run, count in (("calls", fuzz_calls, calls), ("command lines", fuzz_lines, lines)):
+            started = time.monotonic()
+            report = run(count, seed, Path(folder))
+            print(f"{count} {name}, seed {seed}, {time.monotonic() - started:.0f} s: {report}", flush=True)
+            found = found or bool(report.findings)
+    return int(found)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
