@@ -95,7 +95,7 @@ def test_the_engine_runs_it_as_ordinary_operations_do(name, path, options):
     net = TrellisNet(2, 5, num_layers=3, cell=cell_of(name), path=path, **options)
     with torch.no_grad():
         for parameter in net.parameters():
-            parameter *= 0.2  # products of what is not bounded explode, and rounding with them
+            parameter.mul_(0.2)  # products of what is not bounded explode, and rounding with them
 
     class Plain(AffineCell):
         gates, weight_scale, gate_biases = net.cell.gates, net.cell.weight_scale, net.cell.gate_biases
@@ -184,7 +184,7 @@ def test_errors(change, message):
 
 
 def test_errors_of_files(tmp_path):
-    with pytest.raises(FileNotFoundError, match="cell nowhere.yaml not found"):
+    with pytest.raises(FileNotFoundError, match=r"cell nowhere\.yaml not found"):
         TrellisNet(2, 3, 2, cell="nowhere.yaml")
     file: Path = tmp_path / "cell.yaml"
     for text, message in (

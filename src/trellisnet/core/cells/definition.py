@@ -6,8 +6,8 @@
     offset: sigmoid(g2) * tanh(g3)   # b
     hidden: sigmoid(g4) * tanh(m)    # h, from the new memory m = a * (the memory before) + b
 
-`gates` may be left out: it is the largest gate that is read. `biases` are the initial biases, one per gate. By default a
-gate that increases the factor starts at 1 and one that decreases it at -1, so that the cell begins by remembering.
+`gates` may be left out: it is the largest gate that is read. `biases` are the initial biases, one per gate. By default
+a gate that increases the factor starts at 1 and one that decreases it at -1, so that the cell begins by remembering.
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ class Definition:
     def __post_init__(self) -> None:
         where = f"cell {self.name!r}"
         positive_int(f"{where}: gates", self.gates, maximum=MOST_GATES)
-        known, before = gate_names(self.gates), ()
+        known = gate_names(self.gates)
+        before: tuple[Node, ...] = ()
         for part in PARTS:
             node, allowed = getattr(self, part), [*known, *[MEMORY] * (part == "hidden")]
             for leaf in sorted(leaves(node) - set(allowed)):

@@ -89,7 +89,8 @@ class Builder:
     def value(self, node: Node) -> int:
         """The value of an expression, computed where it is first asked for."""
         if node not in self.known:
-            self.known[node] = self.add(*self._operation(node))
+            operation, reads = self._operation(node)
+            self.known[node] = self.add(operation, *reads)
         return self.known[node]
 
     def write(self, node: Node, out: str) -> None:
@@ -97,18 +98,19 @@ class Builder:
         if node in self.known:
             self.add("copy", self.known[node], out=out)
         else:
-            self.add(*self._operation(node), out=out)
+            operation, reads = self._operation(node)
+            self.add(operation, *reads, out=out)
 
-    def _operation(self, node: Node) -> tuple[str, *tuple[int, ...]]:
+    def _operation(self, node: Node) -> tuple[str, tuple[int, ...]]:
         """The operation that computes a node from values; a product within a sum or with 1 - x costs no pass."""
         inner = {"sum": "product", "product": "complement"}.get(node.name)
         for one, other in (node.args, node.args[::-1]) if inner else ():
             if one.name == inner and one not in self.known:
                 if inner == "product":
-                    return "plus product", self.value(other), *map(self.value, one.args)
+                    return "plus product", (self.value(other), *map(self.value, one.args))
                 kept = self.value(other)
-                return "minus product", kept, self.value(one.args[0]), kept
-        return node.name, *map(self.value, node.args)
+                return "minus product", (kept, self.value(one.args[0]), kept)
+        return node.name, tuple(map(self.value, node.args))
 
     def gradients(self, seeds: Iterable[tuple[Node, tuple[int, ...]]], wanted: set[Node]) -> dict[Node, Gradient]:
         """The gradients of some leaves, from those of the results: each a value, or the product of two."""
@@ -129,6 +131,7 @@ class Builder:
     def _backward(self, found: dict[Node, Gradient], node: Node, reaching: set[Node]) -> None:
         """Pass the gradient of an operation on to its arguments."""
         sign, grad = found[node]
+        passed: list[tuple[int, ...]]
         if node.name in BINARY:
             x, y = node.args
             if node.name == "max":
