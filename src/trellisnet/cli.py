@@ -24,6 +24,7 @@ COMMANDS = {
     "ablate": "train a recipe with one ingredient removed at a time (table 6 of the paper)",
     "versus": "compare bodies on a recipe: equal time, equal size, each with its best learning rate",
     "tune": "search for good options of a recipe; the best ones become a recipe",
+    "search-cell": "search for a cell by evolution or at random; the best one becomes a YAML file",
     "tables": "print the paper's tables: published results, ours, and the commands that train them",
     "compare": "compare several runs in a table and charts",
     "import-authors": "convert a checkpoint of the authors' code to a model",

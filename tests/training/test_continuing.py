@@ -95,7 +95,7 @@ def test_only_more_epochs_extend_a_run(tmp_path, capsys):
     assert (run / "result.json").exists()
     fit.train_new(tiny_config(minutes=0.01), "timed", tmp_path / "timed")
     error = error_of(capsys, "train", "--resume", tmp_path / "timed", "--training.epochs", 5)
-    assert "has the time budget training.minutes" in error
+    assert "has the budget training.minutes" in error
 
 
 def test_a_run_starts_from_the_weights_of_another(tmp_path, monkeypatch):

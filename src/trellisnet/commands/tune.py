@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from trellisnet.commands.experiment import read_experiment
 from trellisnet.commands.printing import print_table
+from trellisnet.commands.sharing import share
 from trellisnet.core.checks import positive, positive_int
 from trellisnet.training.config import Config
 from trellisnet.training.reading import read_mapping
@@ -98,7 +98,7 @@ def tune(
 
     try:
         if workers > 1:
-            _share(workers)
+            share(workers)
         else:
             study.work(configure, trials, minutes, _say, write)
     except Interrupted:
@@ -139,23 +139,6 @@ def _read(recipe: str, flags: Mapping[str, str]) -> Config:
     config = read_experiment({"recipe": recipe}, flags, ())
     assert config is not None
     return config
-
-
-def _share(workers: int) -> None:
-    """Run this command in several processes, one worker each, until all have ended."""
-    threads = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // workers))}
-    command = [sys.executable, "-m", "trellisnet", *sys.argv[1:], "--workers", "1"]  # what comes last counts
-    started = [subprocess.Popen(command, env={**os.environ, **threads}) for _ in range(workers)]
-    try:
-        codes = [process.wait() for process in started]
-    except BaseException:
-        for process in started:
-            process.terminate()  # they save their trials
-        for process in started:
-            process.wait()
-        raise
-    if any(codes):
-        raise RuntimeError(f"{sum(map(bool, codes))} of {workers} workers ended with an error")
 
 
 def _say(text: str) -> None:

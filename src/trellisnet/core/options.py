@@ -28,7 +28,7 @@ class TrellisOptions:
         num_layers: depth of a call that does not choose its own. The weights do not depend on it.
         output_size: the output is the last n channels; default all.
         cell: "tanh", "relu", "lstm", "coupled", "gru"; "highway" or "nas", which are slower, because they run with
-            ordinary operations; or in Python a `Cell` of your own.
+            ordinary operations; the path of a YAML file with expressions; or in Python a `Cell` of your own.
         kernel_size: taps of the convolution, at least 2.
         hidden_taps: the hidden state enters through the oldest n taps only; default all. With sweeps and two taps, one
             is enough: that of the step before.

@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from typing_extensions import Self
 
-from trellisnet.core.cells import CELLS, Cell
+from trellisnet.core.cells import CELLS, Cell, ExpressionCell
 from trellisnet.core.kernel import from_first_layout
 from trellisnet.files import replacing
 from trellisnet.models.bodies import make_body, name_of, options_of
@@ -268,6 +268,8 @@ def _to_json_type(value: Any) -> Any:
         return {name: _to_json_type(each) for name, each in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [_to_json_type(each) for each in value]
+    if isinstance(value, ExpressionCell):
+        return value.definition.text  # not the path of its file, so that the folder is complete
     if isinstance(value, Cell):
         return next((name for name, cell in CELLS.items() if type(cell) is type(value)), value)
     if value is None or isinstance(value, (bool, str, nn.Module)):

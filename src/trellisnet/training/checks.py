@@ -105,6 +105,6 @@ def _check_numbers(training: TrainingConfig) -> None:
         raise ValueError(f"training.warmup must be a share of all steps in [0, 1), got {training.warmup}")
     for name in ("average", "test", "tensorboard"):
         boolean(f"training.{name}", getattr(training, name))
-    for name, minimum in (("stop_early", 1), ("steps", 1), ("sample", 0)):
+    for name, minimum in (("stop_early", 1), ("steps", 1), ("max_steps", 1), ("sample", 0)):
         if getattr(training, name) is not None:
             positive_int(f"training.{name}", getattr(training, name), minimum)

@@ -170,6 +170,8 @@ class TrainingConfig:
         epochs: passes over the training split; with `minutes` the upper bound.
         minutes: time budget of training, summed over resumptions; evaluation and checkpoints do not count. `warmup` and
             the schedules cosine and linear then follow the larger of the shares of the steps and of the time.
+        max_steps: stop after n training steps; `warmup` and the schedules cosine and linear follow them. Unlike with
+            `minutes`, every run gives the same result.
         clock: with `minutes`: wall, or cpu: the time that the cores spend on this process, all threads together. On a
             machine with other work, cpu is fair.
         batch_size: number of sequences, or of columns of a text, over all processes.
@@ -212,6 +214,7 @@ class TrainingConfig:
 
     epochs: int = 10
     minutes: float | None = None
+    max_steps: int | None = None
     clock: ClockName = "wall"
     batch_size: int = 32
     steps: int | None = None

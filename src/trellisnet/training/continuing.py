@@ -66,8 +66,9 @@ def with_epochs(run: Run, epochs: int) -> Config:
     before = run.config.training.epochs
     if positive_int("training.epochs", epochs) <= before:
         raise ValueError(f"--resume can only extend a run: training.epochs must be above {before}, got {epochs}")
-    if run.config.training.minutes is not None:
-        raise ValueError(f"{run.folder} has the time budget training.minutes: epochs cannot extend it")
+    for name in ("minutes", "max_steps"):
+        if getattr(run.config.training, name) is not None:
+            raise ValueError(f"{run.folder} has the budget training.{name}: epochs cannot extend it")
     return replace(run.config, training=replace(run.config.training, epochs=epochs))
 
 

@@ -214,7 +214,9 @@ def _command(run: Run) -> str:
 
 def _fit(run: Run, task: Task, team: Workers, resuming: bool, again: str, watch: Watch | None = None) -> Metrics:
     """Train to the end; return the metrics of the best model by split. `again` is the command that resumes the run."""
-    total, minutes = run.config.training.epochs * len(task.train_batches(team)), run.config.training.minutes
+    training = run.config.training
+    total, minutes = training.epochs * len(task.train_batches(team)), training.minutes
+    total = total if training.max_steps is None else min(total, training.max_steps)
     length = f"{total} steps" if minutes is None else f"{minutes:g} minutes"
     with Progress(total, task.unit, run.log, quiet=not team.first) as progress:
         trainer = Trainer(run, task, team, progress)
@@ -254,7 +256,6 @@ def _fit(run: Run, task: Task, team: Workers, resuming: bool, again: str, watch:
                 raise LostProcess(lost) from error
             if not isinstance(error, torch.OutOfMemoryError) and "can't allocate memory" not in str(error):
                 raise
-            training = run.config.training
             steps = "" if training.steps is None else f" and training.steps={training.steps}"
             raise MemoryError(
                 f"out of memory with training.batch_size={training.batch_size}{steps}: "

@@ -52,7 +52,9 @@ class Trainer:
         self.batches = task.train_batches(workers)
         self.facts = task.facts()
         self.clock = Clock(self.config, workers)
-        self.rate = LearningRate(self.config, self.config.epochs * len(self.batches), self.clock)
+        self.last_step = self.config.max_steps or math.inf
+        total = min(self.config.epochs * len(self.batches), self.last_step)
+        self.rate = LearningRate(self.config, int(total), self.clock)
         self.average = Average(self.parameters)
         self.step = 0
         self.carried: list[State] = [None] * self.config.accumulate
@@ -91,7 +93,8 @@ class Trainer:
                 return self._finish()
 
     def _goes_on(self) -> bool:
-        return self.batches.epoch < self.config.epochs and not self.clock.is_up and not self._stalled_for_good()
+        left = self.batches.epoch < self.config.epochs and self.step < self.last_step
+        return left and not self.clock.is_up and not self._stalled_for_good()
 
     def _train_epoch(self, model: nn.Module) -> None:
         """Train on the remaining batches of the current epoch, or until the clock demands an evaluation."""
@@ -108,7 +111,7 @@ class Trainer:
                 self.progress.advance(self.step, loss, self._units(batch), time.monotonic() - started, self.clock.left)
             if self.step % self.config.log_every == 0 and self.running:
                 self._log_training(epoch)
-            if self.clock.stop():
+            if self.clock.stop() or self.step == self.last_step:
                 break  # without a checkpoint: `fit` saves one after the evaluation
             self._save_if_due()
             self.clock.start()
@@ -153,7 +156,7 @@ class Trainer:
     def _after_epoch(self, depth: int | None) -> None:
         """Evaluate at a depth, decay the learning rate, save the model if it is the best so far."""
         epoch = self.batches.epoch
-        within = self.batches.position > 0  # the clock stopped the epoch
+        within = self.batches.position > 0  # the clock or `max_steps` stopped the epoch
         if epoch % self.config.evaluate_every and epoch < self.config.epochs and not within:
             return
         with self.average.in_use():
