@@ -62,8 +62,8 @@ def vowels(folder: Path) -> Contest:
 CONTESTS = {
     "jsb": Contest("jsb-small", ["trellis", SWEEPS, "lstm", *STACKS], 0.1e6, 4),
     "nottingham": Contest("nottingham-small", ["trellis", SWEEPS, "lstm", *STACKS], 0.1e6, 4),
-    "adding": Contest("adding", ["trellis", GATED_SWEEPS, "lstm", *STACKS], 2e4, 3),
-    "copy-memory": Contest("copy-memory", ["trellis", GATED_SWEEPS, "lstm", *STACKS], 2e4, 3),
+    "adding": Contest("adding", ["trellis", GATED_SWEEPS, "lstm", *STACKS], 4e4, 3),
+    "copy-memory": Contest("copy-memory", ["trellis", GATED_SWEEPS, "lstm", *STACKS], 4e4, 3),
     "char-ptb": text("char-ptb-small", "trellis:path=layers;num_layers=8;cell=lstm;hidden_taps=2", 0.7e6),
     "word-ptb": text("word-ptb-small", "trellis:path=layers;num_layers=8;cell=lstm;hidden_taps=2", 2.4e6),
     "perm-mnist": pixels("perm-mnist-small", {}),
