@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from reference import assert_close, gradients
-from trellisnet import Cell, TrellisNet
+from reference import assert_as_specified, assert_close, gradients
+from trellisnet import AffineCell, Cell, TrellisNet
 from trellisnet.baselines.nas import NasBody
 from trellisnet.core.cells import CELLS, InPlaceCell
 from trellisnet.core.cells.rnn import TanhCell
@@ -153,3 +153,39 @@ def test_in_place_cell_must_say_how_it_remembers():
 
     with pytest.raises(TypeError, match="Forgetful has a memory, but does not define offset_"):
         TrellisNet(2, 3, 2, cell=Forgetful())(torch.randn(4, 1, 2))
+
+
+class Decay(AffineCell):
+    """A factor per channel, as a parameter."""
+
+    gates = 1
+
+    def __init__(self, width):
+        super().__init__()
+        self.decay = nn.Parameter(torch.linspace(0.1, 0.9, width))
+
+    def affine(self, gates):
+        return self.decay, gates[0].tanh()
+
+    def expose(self, gates, memory):
+        return memory
+
+
+class CellFirst(Decay, nn.Module):
+    pass
+
+
+class ModuleFirst(nn.Module, AffineCell):
+    gates, affine, expose = 1, Decay.affine, Decay.expose
+
+    def __init__(self, width):
+        super().__init__()
+        self.decay = nn.Parameter(torch.linspace(0.1, 0.9, width))
+
+
+@pytest.mark.parametrize("kind", [ModuleFirst, CellFirst])
+def test_a_cell_with_parameters_takes_all_paths(kind):
+    net = TrellisNet(2, 6, 3, cell=kind(6))
+    for path in ("layers", "sweeps", "steps"):
+        net.path = path
+        assert_as_specified(net, torch.randn(6, 2, 2))  # as many steps as channels: a factor must not run along time

@@ -178,24 +178,6 @@ def test_one_path_continues_from_the_state_of_another():
     assert_close(net(x[5:], by_layers, path="sweeps")[0], naive(net, x[5:], left, path="sweeps")[0][-1])
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"cell": "gru"}, {"cell": "coupled", "hidden_taps": 1}, {"kernel_size": 3}], ids=str
-)
-def test_all_paths_meet_at_the_fixed_point(options):
-    net, x = TrellisNet(3, 12, 4, **options), torch.randn(20, 2, 3)
-    with torch.no_grad():
-        for parameter in net.parameters():
-            parameter.mul_(0.5)
-    outputs = [net(x, depth=200, path=path)[0] for path in ("layers", "sweeps", "steps")]
-    for other in outputs[1:]:
-        assert (outputs[0] - other).abs().max() <= 1e-6
-    for path in ("layers", "sweeps", "steps"):
-        y, state = net(x, depth="converged", tolerance=1e-9, path=path)
-        assert (y - outputs[0]).abs().max() <= 1e-6
-        assert len(state.iterations) == (20 if path == "steps" else 1)
-        assert 1 < max(state.iterations) < 200
-
-
 def test_a_sweep_without_hidden_weights_is_a_qrnn():
     """fo-pooling with windows of two inputs: Bradbury et al., 2017, equations 1 to 4, F gating the old value."""
     net, x = make(cell="coupled", path="sweeps", hidden_taps=0), torch.randn(9, 2, 2)
@@ -224,40 +206,6 @@ def test_one_older_tap_and_many_sweeps_are_an_lstm():
         net.kernel.weight_hidden[0] = reordered(lstm.weight_hh_l0).t()
         net.kernel.bias.copy_(reordered(lstm.bias_ih_l0 + lstm.bias_hh_l0))
     assert_close(net(x)[0], lstm(x)[0], 1e-12)
-
-
-def test_gradients_at_the_fixed_point_are_those_of_the_last_layers():
-    for path in ("layers", "sweeps", "steps"):
-        net = TrellisNet(3, 6, 4, path=path, tolerance=1e-12, phantom_layers=60)
-        with torch.no_grad():
-            for parameter in net.parameters():
-                parameter.mul_(0.5)
-        net.num_layers = 200
-        x = torch.randn(5, 2, 3, requires_grad=True)
-        tensors = (x, *net.parameters())
-        y, _ = net(x)
-        deep, _ = net(x, depth=200)
-        assert_close(y, deep, 1e-10)
-        assert_close(gradients(y, *tensors), gradients(deep, *tensors), 1e-8)  # 0.5^60 is left of the other layers
-        net.phantom_layers = 1
-        few = gradients(net(x)[0], *tensors)
-        assert max((a - b).abs().max() for a, b in zip(few, gradients(deep, *tensors), strict=True)) > 1e-4
-
-
-def test_a_converged_call_continues_from_its_state():
-    net, x = TrellisNet(3, 6, 4, kernel_size=3), torch.randn(9, 2, 3)
-    with torch.no_grad():
-        for parameter in net.parameters():
-            parameter.mul_(0.5)
-        for path in ("layers", "sweeps", "steps"):
-            call = {"depth": "converged", "tolerance": 1e-12, "path": path}
-            whole, _ = net(x, **call)
-            first, state = net(x[:4], **call)
-            second, state = net(x[4:5], state, **call)
-            third, _ = net(x[5:], state, **call)
-            assert state.spans == (2,)
-            assert_close(torch.cat([first, second, third]), whole)
-            assert_close(net(x, lengths=[9, 4], tail=2, **call)[0][:, 1], whole[2:4, 1])
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -305,64 +253,11 @@ def test_bad_paths_and_depths_are_named(options, call, message):
         TrellisNet(2, 6, 4, **options)(torch.randn(4, 1, 2), **call)
 
 
-@pytest.mark.parametrize("path", ["layers", "sweeps", "steps"])
-def test_an_iteration_has_at_most_so_many_layers_with_and_without_gradients(path):
-    net, x = make(path=path, memory="recompute"), torch.randn(6, 2, 2)
-    for most in (2, 4, 7):
-        y, state = net(x, depth="converged", tolerance=0.0, max_depth=most)
-        assert set(state.iterations) == {most}
-        with torch.no_grad():
-            assert_close(net(x, depth="converged", tolerance=0.0, max_depth=most)[0], y, 1e-12)
-        assert_close(y, net(x, depth=most)[0], 1e-12)
-
-
-def test_a_net_without_tolerance_for_change_uses_all_its_layers():
-    net = make(tolerance=0.0)
-    _, state = net(torch.randn(6, 2, 2), depth="converged", max_depth=30)
-    assert state.iterations == (30,)
-
-
 def test_weight_norm_without_hidden_taps_trains():
     net = TrellisNet(3, 6, 2, hidden_taps=0, weight_norm=True, path="sweeps")
     net(torch.randn(5, 2, 3))[0].sum().backward()
     assert all(parameter.grad.isfinite().all() for parameter in net.parameters() if parameter.grad is not None)
     assert net.kernel.weight_norm
-
-
-class Decay(AffineCell):
-    """A factor per channel, as a parameter."""
-
-    gates = 1
-
-    def __init__(self, width):
-        super().__init__()
-        self.decay = nn.Parameter(torch.linspace(0.1, 0.9, width))
-
-    def affine(self, gates):
-        return self.decay, gates[0].tanh()
-
-    def expose(self, gates, memory):
-        return memory
-
-
-class CellFirst(Decay, nn.Module):
-    pass
-
-
-class ModuleFirst(nn.Module, AffineCell):
-    gates, affine, expose = 1, Decay.affine, Decay.expose
-
-    def __init__(self, width):
-        super().__init__()
-        self.decay = nn.Parameter(torch.linspace(0.1, 0.9, width))
-
-
-@pytest.mark.parametrize("kind", [ModuleFirst, CellFirst])
-def test_a_cell_with_parameters_takes_all_paths(kind):
-    net = TrellisNet(2, 6, 3, cell=kind(6))
-    for path in ("layers", "sweeps", "steps"):
-        net.path = path
-        assert_as_specified(net, torch.randn(6, 2, 2))  # as many steps as channels: a factor must not run along time
 
 
 @pytest.mark.parametrize(

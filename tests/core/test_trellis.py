@@ -238,10 +238,10 @@ def test_a_changed_attribute_takes_effect_at_the_next_call(name):
 
 
 def test_calls_of_one_form_are_planned_once_and_the_cache_is_bounded(monkeypatch):
-    monkeypatch.setattr("trellisnet.core.trellis.MOST_CALLS", 4)
+    monkeypatch.setattr("trellisnet.core.forms.MOST_CALLS", 4)
     net, x = make(), torch.randn(9, 2, 2)
     planned = []
-    monkeypatch.setattr("trellisnet.core.trellis.plan_call", lambda *args: planned.append(1) or plan_call(*args))
+    monkeypatch.setattr("trellisnet.core.forms.plan_call", lambda *args: planned.append(1) or plan_call(*args))
     for _ in range(3):
         net(x, tail=2)
         net(x, lengths=[9, 5])

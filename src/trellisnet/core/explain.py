@@ -144,7 +144,7 @@ def explain(
 
     def call_on(length: int, batch: int, wanted: int | None) -> Call:
         x = torch.zeros((), device=parameter.device, dtype=net.kernel.dtype).expand(length, batch, net.input_size)
-        return net._call(Sequences(x, None, False), None, wanted, form)
+        return net._calls.planned(net, Sequences(x, None, False), None, wanted, form)
 
     call, streamed = call_on(steps, batch_size, tail), call_on(1, 1, None)
     itemsize = call.dtype.itemsize

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
 
 from trellisnet.core.batch import Sequences
 from trellisnet.core.call import Call
 from trellisnet.core.cells import AffineCell
-from trellisnet.core.checks import boolean, layer_count, non_negative, one_of
+from trellisnet.core.checks import boolean, layer_count, non_negative, one_of, positive_int
 from trellisnet.core.plan import AnyRows, Plan, make_plan
-from trellisnet.core.precision import dtypes_for
+from trellisnet.core.precision import autocast_dtype, dtypes_for
 from trellisnet.core.state import TrellisState
 
 if TYPE_CHECKING:
     from trellisnet.core.trellis import TrellisNet
 
+MOST_CALLS = 64  # forms of calls that a net keeps
 TOLERANCE, MOST_ITERATIONS = 1e-4, 200  # of `depth="converged"`, where nothing else is said
 
 
@@ -82,6 +86,37 @@ def _check_fixed_point(net: TrellisNet, aux: bool) -> None:
         raise ValueError(f"{asked} the input in every layer, got inject_every={net.inject_every}")
     if aux:
         raise ValueError(f"{asked} aux=False, because the number of layers is not known, got aux=True")
+
+
+class PlannedCalls(dict[Any, Call]):
+    """The calls of a net by their form: each is checked and planned once. Copies and files begin without any."""
+
+    def planned(
+        self, net: TrellisNet, sequences: Sequences, state: TrellisState | None, tail: int | None, form: Form
+    ) -> Call:
+        """The call as the engine sees it, after all checks."""
+        tail = None if tail is None else positive_int("tail", tail)
+        x = sequences.x
+        if _is_traced(x):
+            return plan_call(net, sequences, state, tail, form)
+        settings = (net.memory, net.inject_every, net.aux_every, net.output_size, net.kernel.dtype)
+        asked = (x.shape, x.dtype, x.device, autocast_dtype(x.device.type), sequences.lengths, tail, form)
+        key = (asked, settings, net.phantom_layers, None if state is None else state.signature)
+        call = self.get(key)
+        if call is None:
+            if len(self) >= MOST_CALLS:
+                self.clear()
+            with torch.inference_mode(False):  # it may serve training later
+                call = self[key] = plan_call(net, sequences, state, tail, form)
+        return call
+
+    def __reduce__(self) -> tuple[type[PlannedCalls], tuple[()]]:
+        return PlannedCalls, ()
+
+
+def _is_traced(x: Tensor) -> bool:
+    """Whether a tracer watches, or x is a tensor without numbers: its shape may have symbols, not to be cached."""
+    return type(x) is not Tensor or torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
 
 
 def plan_call(net: TrellisNet, sequences: Sequences, state: TrellisState | None, tail: int | None, form: Form) -> Call:

@@ -12,24 +12,20 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from trellisnet.core.batch import Sequences, read_sequences
-from trellisnet.core.call import Call
 from trellisnet.core.cells import Cell, make_cell
 from trellisnet.core.checks import boolean, layer_count, positive_int, unknown_option
 from trellisnet.core.engine import run
 from trellisnet.core.explain import Explanation, explain
-from trellisnet.core.forms import Form, plan_call, read_form
+from trellisnet.core.forms import Form, PlannedCalls, read_form
 from trellisnet.core.kernel import DenseKernel, Drop, Kernel, MixedGroupKernel, Weights
 from trellisnet.core.options import PATHS, TrellisOptions, declared_by
-from trellisnet.core.precision import autocast_dtype, floating_dtype, without_autocast
+from trellisnet.core.precision import floating_dtype, without_autocast
 from trellisnet.core.solver import Levels, solve
 from trellisnet.core.state import AnyState, StateForm, TrellisState, as_state
 from trellisnet.core.taps import Reader
 
 if TYPE_CHECKING:
     from trellisnet.core.attention import AttentionTrellis
-
-MOST_CALLS = 64  # forms of calls that a net keeps in its cache
-
 
 N = TypeVar("N", bound="TrellisNet")
 _Given = tuple[Weights, Tensor, TrellisState | None, Tensor | None]  # what a call computes with, x among it
@@ -88,21 +84,15 @@ class TrellisNet(TrellisOptions, nn.Module):
         self.batch_first = boolean("batch_first", batch_first)
         self.cell = make_cell(self.cell)
         self._build(device=device, dtype=floating_dtype("dtype", dtype))
-        self._calls: dict[Any, Call] = {}
+        self._calls = PlannedCalls()
         read_form(self)  # checks that path, cell and tolerance fit together
         self.reset_parameters()
 
     def _build(self, **where: Any) -> None:
         kind = DenseKernel if self.groups is None else MixedGroupKernel
         self.kernel: Kernel = kind(self.input_size, self.cell, self, **where)
-        self.state_form = StateForm(
-            self.input_size,
-            self.hidden_size,
-            self.cell.has_memory,
-            self.kernel_size,
-            self.dilation,
-            self.kernel.input_taps,
-        )
+        sizes = (self.input_size, self.hidden_size, self.cell.has_memory)
+        self.state_form = StateForm(*sizes, self.kernel_size, self.dilation, self.kernel.input_taps)
 
     @property
     def options(self) -> TrellisOptions:
@@ -258,7 +248,7 @@ class TrellisNet(TrellisOptions, nn.Module):
         # the last layers of an iteration have gradients, and run in any case: the function is the same without them
         phantom = min(self.phantom_layers, form.depth)
         last = replace(form, depth=phantom, starts=True) if form.solves else form
-        call = self._call(sequences, before, tail, last)
+        call = self._calls.planned(self, sequences, before, tail, last)
         after, padding = None, sequences.padding()
         with without_autocast(call.device.type):
             inputs = sequences.x.to(call.dtype)
@@ -288,26 +278,10 @@ class TrellisNet(TrellisOptions, nn.Module):
         results = [sequences.restore(output, whole=tail is None) for output in outputs]
         return results[0], after, *results[1:]
 
-    def _call(self, sequences: Sequences, state: TrellisState | None, tail: int | None, form: Form) -> Call:
-        """The call as the engine sees it, after all checks. Calls of one form are checked and planned once."""
-        tail = None if tail is None else positive_int("tail", tail)
-        x = sequences.x
-        if _is_traced(x):
-            return plan_call(self, sequences, state, tail, form)
-        settings = (self.memory, self.inject_every, self.aux_every, self.output_size, self.kernel.dtype)
-        asked = (x.shape, x.dtype, x.device, autocast_dtype(x.device.type), sequences.lengths, tail, form)
-        key = (asked, settings, self.phantom_layers, None if state is None else state.signature)
-        call = self._calls.get(key)
-        if call is None:
-            if len(self._calls) >= MOST_CALLS:
-                self._calls.clear()
-            with torch.inference_mode(False):  # it may serve training later
-                call = self._calls[key] = plan_call(self, sequences, state, tail, form)
-        return call
-
     def _solve(self, sequences: Sequences, state: TrellisState | None, form: Form, given: _Given) -> tuple[Levels, int]:
         """Run layers until they converge; return the last level at all steps, and the number of layers."""
-        call = self._call(sequences, state, None, replace(form, depth=1, starts=True, all_rows=True))
+        one_layer = replace(form, depth=1, starts=True, all_rows=True)
+        call = self._calls.planned(self, sequences, state, None, one_layer)
 
         def layer(below: Levels) -> Levels:
             (_, _, h, c), _ = run(call, *given, below, self._reader)
@@ -322,11 +296,3 @@ class TrellisNet(TrellisOptions, nn.Module):
             return None
         kept = 1 - self.hidden_dropout
         return x.new_empty(x.shape[1], self.hidden_size).bernoulli_(kept).div_(kept)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_calls": {}}  # copies and files need no cache
-
-
-def _is_traced(x: Tensor) -> bool:
-    """Whether a tracer watches, or x is a tensor without numbers: its shape may have symbols, not to be cached."""
-    return type(x) is not Tensor or torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
