@@ -1,9 +1,11 @@
+import importlib.util
 import os
 
 import hypothesis
 import pytest
 import torch
 
+HAS_MATPLOTLIB = importlib.util.find_spec("matplotlib") is not None
 REAL_DATA = os.environ.get("TRELLISNET_DATA")
 
 hypothesis.settings.register_profile("untimed", deadline=None)  # how long a test takes depends on the machine
@@ -27,6 +29,13 @@ def _exact():
     torch.manual_seed(0)
     yield
     torch.set_default_dtype(before)
+
+
+@pytest.fixture(autouse=True)
+def _blank_charts(request, monkeypatch):
+    """Charts are blank but in tests marked `charts`: drawing them takes as long as the tiny trainings before them."""
+    if HAS_MATPLOTLIB and request.node.get_closest_marker("charts") is None:
+        monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda self, file, **_: file.write("<svg/>"))
 
 
 @pytest.fixture

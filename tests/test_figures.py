@@ -7,6 +7,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+pytestmark = pytest.mark.charts
+
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 

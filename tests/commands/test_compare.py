@@ -10,6 +10,8 @@ from trellisnet.data.kinds import KINDS
 from trellisnet.training.config import About, Config, DataConfig, TrainingConfig, model_config
 from trellisnet.training.runs import Run
 
+pytestmark = pytest.mark.charts
+
 
 def make_run(folder, metric="perplexity", value=60.0, finished=True, dataset="ptb-word"):
     model = model_config("trellis", KINDS[dataset])(hidden_size=8, num_layers=2)

@@ -56,9 +56,10 @@ def test_the_whole_way(body, task, tmp_path, monkeypatch, capsys):
     is_text = task == "language"
     data = tiny_text() if is_text else tiny_sequences(ragged=True)
     monkeypatch.setattr(tasks, "load", lambda name, **options: data)
-    config = tiny_config({"body": body, "output_dropout": 0.2, **OPTIONS.get(body, {})}, text=is_text, save_minutes=0.0)
+    options = {"body": body, "output_dropout": 0.2, **OPTIONS.get(body, {})}
+    config = tiny_config(options, text=is_text, epochs=1, save_minutes=0.0)
     fit.train_new(config, "run", tmp_path / "whole")
-    run = train_killed(config, tmp_path / "killed", 15, monkeypatch)
+    run = train_killed(config, tmp_path / "killed", 7, monkeypatch)
     assert_equal_runs(tmp_path / "whole", tmp_path / "killed")
     told = re.search(r"best model, test: (.*) \(", (run.folder / "log.txt").read_text())[1]
     assert main(["evaluate", str(run.folder)]) == 0

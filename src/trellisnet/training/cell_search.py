@@ -83,7 +83,7 @@ class Terms:
         """The number of candidates that get a quarter of a minute each in the first rung, from 8 to 256.
 
         >>> Terms.candidates_for(120), Terms.candidates_for(1)
-        (110, 8)
+        (111, 8)
         """
         fitting = [n for n in range(FEWEST, MOST + 1) if Terms(n, minutes).stages()[0].budget >= SHORTEST]
         return max(fitting, default=FEWEST)

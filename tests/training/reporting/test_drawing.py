@@ -8,6 +8,8 @@ import pytest
 from trellisnet.training.reporting.drawing import LIGHT, SERIES, TOOLTIP, chart, has_matplotlib
 from trellisnet.training.reporting.pages import TONES
 
+pytestmark = pytest.mark.charts
+
 
 def fill(axes):
     axes.plot([0, 1], [1, 3], "o-", color=LIGHT["green"], label="a line")

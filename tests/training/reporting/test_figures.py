@@ -7,6 +7,8 @@ import pytest
 from trellisnet.training.reporting.drawing import SERIES
 from trellisnet.training.reporting.figures import Series, heat_map, line_chart, scatter_chart
 
+pytestmark = pytest.mark.charts
+
 INF, NAN = math.inf, math.nan
 HARD = {
     "empty": [],

@@ -12,6 +12,8 @@ from trellisnet.training.config import About, Config, DataConfig, TrainingConfig
 from trellisnet.training.reporting.report import write_report
 from trellisnet.training.runs import Run
 
+pytestmark = pytest.mark.charts
+
 COMMAND = ["__main__.py", "train", "word-ptb", "--training.epochs", "4", "--data.options", "{path: my text}"]
 METRICS = {"valid": {"loss": 4.1, "perplexity": 60.34}, "test": {"loss": 4.07, "perplexity": 58.56}}
 RESULT = {"metrics": METRICS, "protocol": "exact streaming: every token <once>", "parameters": 24_310_000}
