@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from trellisnet.training.metrics import STANDARD, Metric
-from trellisnet.training.values import load_yaml
+from trellisnet.training.values import as_text, load_yaml
 
 FILE = Path(__file__).parents[1] / "tables.yaml"
 HEAD = ("system", "size", "published", "ours", "command")
@@ -53,7 +53,7 @@ class Row:
     @property
     def flags(self) -> list[str]:
         """The overrides as flags of `trellisnet train`."""
-        return [part for key, value in self.overrides.items() for part in (f"--{key}", _text(value))]
+        return [part for key, value in self.overrides.items() for part in (f"--{key}", as_text(value))]
 
     @property
     def command(self) -> str:
@@ -96,17 +96,6 @@ class PaperTable:
             yield f"{row.system} ({row.citation})", size, published, ours, command
 
 
-def _text(value: Any) -> str:
-    """A value as the text of a flag.
-
-    >>> [_text(value) for value in (None, True, 24e6, "lstm")]
-    ['null', 'true', '2.4e+07', 'lstm']
-    """
-    if value is None or isinstance(value, bool):
-        return "null" if value is None else str(value).lower()
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
 def load_tables() -> list[PaperTable]:
     """Read the tables of the package."""
     return [
@@ -134,7 +123,7 @@ def as_markdown(tables: list[PaperTable]) -> str:
         parts.append(f"### Table {table.table}: {table.title}\n\n{table.metric.capitalize()}, {direction} is better.\n")
         parts.append(f"| {' | '.join(HEAD)} |\n|{'---|' * len(HEAD)}")
         for row, texts in zip(table.rows, table.texts(), strict=True):
-            flags = " ".join(f"--{name} {_text(value)}" for name, value in row.evaluate.items())
+            flags = " ".join(f"--{name} {as_text(value)}" for name, value in row.evaluate.items())
             more = [f"then `trellisnet evaluate RUN {flags}`"] if flags else []
             more += [row.note] if row.note else []
             more += [] if row.ours is None else [f"{row.ours.date}, {row.ours.machine}"]

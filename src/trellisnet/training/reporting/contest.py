@@ -16,7 +16,7 @@ from trellisnet.training.reporting.drawing import MISSING, has_matplotlib
 from trellisnet.training.reporting.figures import Series, line_chart
 from trellisnet.training.reporting.pages import escaped, figure, figures, page, section, table, verbatim
 from trellisnet.training.reporting.report import REPORT, loss_chart, validation_chart
-from trellisnet.training.reporting.summary import Summary, formatted, formatted_count
+from trellisnet.training.reporting.summary import Summary, formatted, formatted_count, over_seeds, shown_over_seeds
 from trellisnet.training.tables import published
 
 RESULTS = "results.json"
@@ -47,25 +47,14 @@ class Standing:
         """Whether the chosen rate is the lowest or the highest of those tried: a better one may lie beyond."""
         return len(self.pilots) > 1 and self.rate in (min(self.pilots), max(self.pilots))
 
-    def values(self, split: str) -> list[float]:
-        """The metric of each finished run."""
-        found = (summary.final(split, self.metric) for summary in self.summaries)
-        return [value for value in found if value is not None]
-
-    def mean(self, split: str) -> float | None:
-        """The mean of the metric over the seeds."""
-        values = self.values(split)
-        return statistics.mean(values) if values else None
-
-    def spread(self, split: str) -> float | None:
-        """The standard deviation over the seeds; None for fewer than two."""
-        values = self.values(split)
-        return statistics.stdev(values) if len(values) > 1 else None
+    def over_seeds(self, split: str) -> dict[str, Any]:
+        """The metric's values over the seeds, mean and standard deviation."""
+        return over_seeds(self.summaries, split, self.metric)
 
     @property
     def judged(self) -> float:
         """The validation mean, lower is better; infinite without a result."""
-        mean = self.mean("valid")
+        mean = self.over_seeds("valid")["mean"]
         return math.inf if mean is None or math.isnan(mean) else self.metric.judged(mean)
 
     def facts(self) -> dict[str, Any]:
@@ -82,10 +71,7 @@ class Standing:
             "at_edge": self.at_edge,
             "pilots": [{"learning_rate": rate, "valid": value} for rate, value in self.pilots.items()],
             "seeds": [summary.config.training.seed for summary in self.summaries],
-            **{
-                split: {"values": self.values(split), "mean": self.mean(split), "spread": self.spread(split)}
-                for split in ("valid", "test")
-            },
+            **{split: self.over_seeds(split) for split in ("valid", "test")},
             "steps": [summary.steps for summary in self.summaries],
             "epochs": [summary.epochs for summary in self.summaries],
             "seconds_per_step": self.step_seconds,
@@ -120,9 +106,7 @@ class Standing:
         ]
 
     def _shown(self, split: str) -> str:
-        mean, spread = self.mean(split), self.spread(split)
-        around = "" if spread is None else f" ± {self.metric.formatted(spread)}"
-        return formatted(mean, self.metric) + around
+        return shown_over_seeds(self.over_seeds(split), self.metric)
 
     def _published(self) -> str:
         rows = published(self.contestant.config.data.name, self.contestant.config.model.body)
@@ -187,7 +171,7 @@ def _charts(metric: Metric, standings: Sequence[Standing]) -> str:
             [
                 Series(standing.contestant.name, [(cost, metric.scaled(value))], colour=i)
                 for i, (standing, cost) in enumerate(zip(standings, numbers, strict=True))
-                if (value := standing.mean("test")) is not None
+                if (value := standing.over_seeds("test")["mean"]) is not None
             ],
             label,
             metric.axis,
