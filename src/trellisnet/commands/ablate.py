@@ -16,7 +16,7 @@ def ablate(
     recipe: str,
     *,
     to: str | None = None,
-    only: list[str] = [],  # noqa: B006
+    only: str | None = None,
     seeds: int = 1,
     config: Config,
 ) -> int:
@@ -29,8 +29,8 @@ def ablate(
     Args:
         recipe: name of a recipe (see `trellisnet recipes`), or path of a YAML file.
         to: folder for the runs and results.json; default `runs/ablate-RECIPE`.
-        only: names of the ablations to run; default all: full, no-hidden-dropout, no-weight-dropout, no-aux,
-            no-parallelism, no-dense-kernel, inject-2, inject-5, inject-10, inject-20.
+        only: names of the ablations to run, separated by commas; default all: full, no-hidden-dropout,
+            no-weight-dropout, no-aux, no-parallelism, no-dense-kernel, inject-2, inject-5, inject-10, inject-20.
         seeds: number of runs per variant, with different seeds.
         config: the recipe with the flags that change it.
     """
@@ -43,14 +43,15 @@ def ablate(
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise ValueError("ablate runs in one process: train its variants one by one under torchrun")
     names = [ablation.name for ablation in ABLATIONS]
-    for name in only:
+    wanted = names if only is None else [name.strip() for name in only.split(",")]
+    for name in wanted:
         if name not in names:
             raise ValueError(f"--only must name ablations, got {name!r}{suggestion(name, names)}")
     numbers = range(positive_int("--seeds", seeds))
     folder = Path("runs") / f"ablate-{Path(recipe).stem}" if to is None else Path(to)
     facts = {"recipe": recipe, "environment": environment()}
     config = sized(config)
-    variants = [(ablation, *variant(config, ablation)) for ablation in ABLATIONS if not only or ablation.name in only]
+    variants = [(ablation, *variant(config, ablation)) for ablation in ABLATIONS if ablation.name in wanted]
 
     def outcomes() -> list[Outcome]:
         found = []
