@@ -2,8 +2,8 @@
 
 python benchmarks/ablations.py FOLDER [--minutes 1.5] [--seeds 2]
 
-It is one `trellisnet ablate`, so a call with the same FOLDER continues one that was interrupted. The results are written
-to `benchmarks/ablations.json`; `python docs/figures/make.py` makes a table of them.
+It is one `trellisnet ablate`, so a call with the same FOLDER continues one that was interrupted. The results go
+to `benchmarks/ablations.json`, of which `python docs/figures/make.py` makes a table.
 """
 
 from __future__ import annotations
