@@ -1,4 +1,4 @@
-"""The paper's tables 1 to 4: published results of all systems, our recipes for them, and our results."""
+"""The paper's tables 1 to 4 and others: published results of all systems, our recipes for them, and our results."""
 
 from __future__ import annotations
 
@@ -66,18 +66,25 @@ class PaperTable:
     """A table of the paper; the pixel tasks of table 4 are three.
 
     Args:
-        table: its number in the paper.
+        table: its number in the paper; None if it is not of the paper.
         title: the task.
         data: name of the dataset.
         metric: name of the metric.
         rows: one per system.
+        options: options of the dataset that the results belong to.
     """
 
-    table: int
+    table: int | None
     title: str
     data: str
     metric: str
     rows: tuple[Row, ...]
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def heading(self) -> str:
+        """The title with its number."""
+        return f"Beyond the paper: {self.title}" if self.table is None else f"Table {self.table}: {self.title}"
 
     @property
     def measure(self) -> Metric:
@@ -109,9 +116,10 @@ def _row(values: Mapping[str, Any]) -> Row:
     return Row(**{**values, "ours": None if ours is None else Ours(**ours)})
 
 
-def published(data: str, body: str) -> list[Row]:
-    """The rows with published results of systems with a body on a dataset."""
-    tables = [table for table in load_tables() if table.data == data]
+def published(data: str, body: str, options: Mapping[str, Any] | None = None) -> list[Row]:
+    """The rows with published results of systems with a body on a dataset with its options."""
+    given = dict(options or {}).items()
+    tables = [table for table in load_tables() if table.data == data and table.options.items() <= given]
     return [row for table in tables for row in table.rows if row.body == body and row.published is not None]
 
 
@@ -120,7 +128,7 @@ def as_markdown(tables: list[PaperTable]) -> str:
     parts = []
     for table in tables:
         direction = "higher" if table.measure.higher_is_better else "lower"
-        parts.append(f"### Table {table.table}: {table.title}\n\n{table.metric.capitalize()}, {direction} is better.\n")
+        parts.append(f"### {table.heading}\n\n{table.metric.capitalize()}, {direction} is better.\n")
         parts.append(f"| {' | '.join(HEAD)} |\n|{'---|' * len(HEAD)}")
         for row, texts in zip(table.rows, table.texts(), strict=True):
             flags = " ".join(f"--{name} {as_text(value)}" for name, value in row.evaluate.items())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ from trellisnet.training.metrics import Metric
 from trellisnet.training.reporting.drawing import MISSING, has_matplotlib
 from trellisnet.training.reporting.figures import Series, line_chart
 from trellisnet.training.reporting.pages import escaped, figure, figures, page, section, table, verbatim
-from trellisnet.training.reporting.report import REPORT, loss_chart, validation_chart
+from trellisnet.training.reporting.report import REPORT, environment_table, loss_chart, validation_chart
 from trellisnet.training.reporting.summary import Summary, formatted, formatted_count, over_seeds, shown_over_seeds
 from trellisnet.training.tables import published
 
@@ -109,7 +110,8 @@ class Standing:
         return shown_over_seeds(self.over_seeds(split), self.metric)
 
     def _published(self) -> str:
-        rows = published(self.contestant.config.data.name, self.contestant.config.model.body)
+        data = self.contestant.config.data
+        rows = published(data.name, self.contestant.config.model.body, data.options)
         shown = [f"{formatted(row.published, self.metric)} ({row.system})" for row in rows]
         return "; ".join(shown) or "-"
 
@@ -138,8 +140,9 @@ def write_results(folder: Path, facts: Mapping[str, Any], standings: Sequence[St
         f"<h1>{escaped(title)}</h1>",
         section("Results", table(HEAD, [standing.row() for standing in ordered], numbers=True), *map(_note, notes)),
         section("Curves and costs", charts),
+        section("Repeat the contest", verbatim(shlex.join(["trellisnet", *facts["environment"]["command"][1:]]))),
         section("Repeat a run", verbatim(commands)) if commands else "",
-        section("Environment", table([], [[name, str(value)] for name, value in facts["environment"].items()])),
+        section("Environment", environment_table(facts["environment"])),
     )
     with replacing(folder / REPORT) as (file,):
         file.write_text(text, encoding="utf-8")
