@@ -18,7 +18,7 @@ from trellisnet.training.reporting.figures import Series, line_chart
 from trellisnet.training.reporting.pages import escaped, figure, figures, page, section, table, verbatim
 from trellisnet.training.reporting.report import REPORT, environment_table, loss_chart, validation_chart
 from trellisnet.training.reporting.summary import Summary, formatted, formatted_count, over_seeds, shown_over_seeds
-from trellisnet.training.tables import published
+from trellisnet.training.tables import Row, published
 
 RESULTS = "results.json"
 HEAD = ("", "parameters", "rate", "seeds", "valid", "test", "steps", "ms per step", "µs streamed", "published")
@@ -98,21 +98,25 @@ class Standing:
             formatted_count(self.contestant.parameters),
             "-" if self.rate is None else f"{self.rate:g}{' (edge)' if self.at_edge else ''}",
             f"{len(self.summaries)} of {self.terms.seeds}",
-            self._shown("valid"),
-            self._shown("test"),
+            self.shown("valid"),
+            self.shown("test"),
             f"{statistics.mean(steps):,.0f}" if steps else "-",
             "-" if self.step_seconds is None else f"{1e3 * self.step_seconds:.1f}",
             "-" if self.streamed is None else f"{1e6 * self.streamed:.0f}",
             self._published(),
         ]
 
-    def _shown(self, split: str) -> str:
+    def shown(self, split: str) -> str:
+        """The mean and the standard deviation over the seeds, as text."""
         return shown_over_seeds(self.over_seeds(split), self.metric)
 
-    def _published(self) -> str:
+    def published(self) -> list[Row]:
+        """The published results of systems with its body on its data."""
         data = self.contestant.config.data
-        rows = published(data.name, self.contestant.config.model.body, data.options)
-        shown = [f"{formatted(row.published, self.metric)} ({row.system})" for row in rows]
+        return published(data.name, self.contestant.config.model.body, data.options)
+
+    def _published(self) -> str:
+        shown = [f"{formatted(row.published, self.metric)} ({row.system})" for row in self.published()]
         return "; ".join(shown) or "-"
 
 
@@ -138,7 +142,8 @@ def write_results(folder: Path, facts: Mapping[str, Any], standings: Sequence[St
     text = page(
         title,
         f"<h1>{escaped(title)}</h1>",
-        section("Results", table(HEAD, [standing.row() for standing in ordered], numbers=True), *map(_note, notes)),
+        section("Results", table(HEAD[:-1], [standing.row()[:-1] for standing in ordered], True), *map(_note, notes)),
+        section("Published results", _published_table(ordered)),
         section("Curves and costs", charts),
         section("Repeat the contest", verbatim(shlex.join(["trellisnet", *facts["environment"]["command"][1:]]))),
         section("Repeat a run", verbatim(commands)) if commands else "",
@@ -146,6 +151,22 @@ def write_results(folder: Path, facts: Mapping[str, Any], standings: Sequence[St
     )
     with replacing(folder / REPORT) as (file,):
         file.write_text(text, encoding="utf-8")
+
+
+def _published_table(standings: Sequence[Standing]) -> str:
+    """Our test results beside the published ones of systems with the same body; empty if there are none."""
+    rows = [
+        [
+            each.contestant.name,
+            each.shown("test"),
+            formatted(row.published, each.metric),
+            "-" if row.size is None else f"{row.size:g}M",
+            f"{row.system} ({row.citation})",
+        ]
+        for each in standings
+        for row in each.published()
+    ]
+    return table(("", "ours", "published", "its size", "system"), rows, True) if rows else ""
 
 
 def _note(text: str) -> str:
