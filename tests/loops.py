@@ -1,6 +1,7 @@
 """Recurrent bodies against loops over layers and steps, with the step of a layer written from its equations."""
 
 import torch
+from torch import nn
 from torch.nn import functional as F
 from torch.utils import _pytree as pytree
 
@@ -84,6 +85,48 @@ def assert_padding_changes_nothing(body):
             assert_close(ours[:, row : row + 1], theirs)
         total = total + alone.square().sum()
     assert_close(found, torch.autograd.grad(total, parameters))
+
+
+def assert_equals_from_the_start(body, slow, steps, batch):
+    """Compare outputs and their gradients, and states if it returns them, with `slow(body, x)`.
+
+    All parameters are drawn anew: a bias begins with 0 and a normalisation with 1 and 0, which would hide an error.
+    """
+    for parameter in body.parameters():
+        nn.init.uniform_(parameter, -0.8, 0.8)
+    x = torch.randn(steps, batch, body.input_size, requires_grad=True)
+    (y, state), (expected, last) = body(x), slow(body, x)
+    assert_close(y, expected)
+    if last is not None:
+        assert_close(state, last)
+    tensors = [x, *body.parameters()]
+    assert_close(gradients(y, *tensors), gradients(expected, *tensors))
+
+
+def convolved(convolution, steps, dilation=1):
+    """y_t = b + sum_j W_j x_{t - (k-1-j) d}, where the weights of an output channel have their learned length."""
+    parameters = convolution.parametrizations.weight
+    direction = parameters.original1
+    weight = parameters.original0 * direction / direction.square().sum((0, 1), keepdim=True).sqrt()
+    outputs = []
+    for t in range(len(steps)):
+        pre = convolution.bias
+        for j in range(len(weight)):
+            before = t - (len(weight) - 1 - j) * dilation
+            if before >= 0:
+                pre = pre + steps[before] @ weight[j]
+        outputs.append(pre.expand(len(steps[0]), -1))
+    return outputs
+
+
+def affine(linear, x):
+    """W x + b; None: x."""
+    return x if linear is None else x @ linear.weight.t() + linear.bias
+
+
+def normed(norm, x):
+    """A layer normalisation."""
+    return normalised(x, norm.eps) * norm.weight + norm.bias
 
 
 def normalised(values, epsilon):

@@ -87,7 +87,7 @@ def test_every_command_explains_itself(command, capsys):
         (["generate", "run", "--beams", "4", "--top_k", "3"], "--top_k 3 contradicts --beams 4"),
         (["generate", "run", "--temperature", "0", "--seed", "0"], "--seed 0 contradicts --temperature 0"),
         (["train", "adding", "--training.steps", "9"], "training.steps belongs to text, and adding is not text: got 9"),
-        (["ablate", "demo", "--only", "[no-nothing]"], "--only must name ablations, got 'no-nothing'"),
+        (["ablate", "demo", "--only", "no-nothing"], "--only must name ablations, got 'no-nothing'"),
     ],
 )
 def test_mistakes_take_one_line_and_exit_code_2(arguments, message, capsys, tmp_path, monkeypatch):

@@ -1,6 +1,7 @@
 """The committed figures and tables of the documentation are those that its code makes."""
 
 import importlib
+import json
 import sys
 from pathlib import Path
 from xml.etree import ElementTree
@@ -63,3 +64,22 @@ def test_a_cone_is_drawn_as_it_is_computed(make):
     for (level, step), (below, earlier) in grid.reads(plan):
         assert below == level - 1
         assert step - earlier in (0, plan.layers[below].dilation)
+
+
+def test_ablations_have_their_places(make, tmp_path):
+    def entry(name, paper, values):
+        mean = None if not values else sum(values) / len(values)
+        found = {"values": values, "mean": mean, "spread": 1.0 if len(values) > 1 else None}
+        return {"name": name, "title": f"with {name}", "paper": paper, "steps": [9] * len(values), "test": found}
+
+    entries = [
+        entry("full", 50, [90.0, 92.0]),
+        entry("a", 51, [80.0]),
+        entry("b", 53, [95.0, 97.0]),
+        entry("c", 60, []),
+    ]
+    (tmp_path / "ablations.json").write_text(json.dumps({"ablations": entries}))
+    full, b, a = make.tables.ablations(tmp_path / "ablations.json").splitlines()[3:]
+    assert full == "| with full | 9 | 91.0 ± 1.0 |  |  |  |  |"
+    assert b == "| with b | 9 | 96.0 ± 1.0 | +5.0 | 1 | +3.00 | 1 |"
+    assert a == "| with a | 9 | 80.0 | -11.0 | 2 | +1.00 | 2 |"

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from charts import CONTESTANTS, SHAPES, results
 
-CONTESTS = Path(__file__).parents[2] / "benchmarks" / "contests"
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+CONTESTS, ABLATIONS = BENCHMARKS / "contests", BENCHMARKS / "ablations.json"
 
 
 def filled(page: str) -> str:
@@ -114,12 +115,34 @@ def _contest(path: Path) -> Callable[[], str]:
     return table
 
 
+def ablations(path: Path = ABLATIONS) -> str:
+    """The table of the ablations, the largest effect in the paper first, with the place of every effect."""
+    if not path.exists():
+        return "\nNot run to the end yet.\n"
+    full, *others = json.loads(path.read_text(encoding="utf-8"))["ablations"]
+    ran = [each for each in others if each["test"]["mean"] is not None]
+    changes = {each["name"]: each["test"]["mean"] - full["test"]["mean"] for each in ran}
+    papers = {each["name"]: each["paper"] - full["paper"] for each in ran}
+    places, papers_places = (sorted(effects, key=effects.__getitem__, reverse=True) for effects in (changes, papers))
+    rows = []
+    for each in [full, *sorted(ran, key=lambda each: each["paper"], reverse=True)]:
+        name, test = each["name"], each["test"]
+        around = "" if test["spread"] is None else f" ± {test['spread']:.1f}"
+        effects = ["", "", "", ""]
+        if each is not full:
+            effects = [f"{changes[name]:+.1f}", f"{places.index(name) + 1}"]
+            effects += [f"{papers[name]:+.2f}", f"{papers_places.index(name) + 1}"]
+        rows.append([each["title"], f"{statistics.mean(each['steps']):,.0f}", f"{test['mean']:.1f}{around}", *effects])
+    return _markdown(["variant", "steps", "perplexity", "change", "place", "paper's change", "paper's place"], rows)
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "training": _training,
     "memory": _memory,
     "streaming": _streaming,
     "generation": _generation,
     "vocabulary": _vocabulary,
+    "ablations": ablations,
     **{f"contest-{path.stem}": _contest(path) for path in CONTESTS.glob("*.json")},
     **{name: _as_measured(name) for name in ("training-paths", "streaming-paths", "fixed-point")},
 }

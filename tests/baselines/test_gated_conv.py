@@ -2,27 +2,16 @@
 
 import pytest
 import torch
-from torch import nn
 
-from reference import assert_close, gradients
+from loops import affine, assert_equals_from_the_start, convolved
+from reference import assert_close
 from trellisnet.baselines.gated_conv import GatedConvBody
 
 
 def gated(convolution, steps):
-    """(W * x + b) sigmoid(V * x + c), where the weights of an output channel have their learned length."""
-    parameters = convolution.parametrizations.weight
-    direction = parameters.original1
-    weight = parameters.original0 * direction / direction.square().sum((0, 1), keepdim=True).sqrt()
-    outputs = []
-    for t in range(len(steps)):
-        pre = convolution.bias
-        for j in range(len(weight)):
-            before = t - (len(weight) - 1 - j)
-            if before >= 0:
-                pre = pre + steps[before] @ weight[j]
-        value, gate = pre.expand(len(steps[0]), -1).chunk(2, -1)
-        outputs.append(value * gate.sigmoid())
-    return outputs
+    """(W * x + b) sigmoid(V * x + c)."""
+    halves = [pre.chunk(2, -1) for pre in convolved(convolution, steps)]
+    return [value * gate.sigmoid() for value, gate in halves]
 
 
 def slow(body, x):
@@ -31,10 +20,9 @@ def slow(body, x):
         inner = steps
         for layer in (block.narrow, block.convolution, block.wide):
             inner = inner if layer is None else gated(layer, inner)
-        old = steps if block.skip is None else [step @ block.skip.weight.t() + block.skip.bias for step in steps]
+        old = [affine(block.skip, step) for step in steps]
         steps = [a + b for a, b in zip(inner, old, strict=True)]
-    y = torch.stack(steps)
-    return y if body.down is None else y @ body.down.weight.t() + body.down.bias
+    return affine(body.down, torch.stack(steps)), None
 
 
 @pytest.mark.parametrize(
@@ -48,13 +36,7 @@ def slow(body, x):
 )
 def test_outputs_and_gradients_are_those_of_the_equations(steps, batch, options):
     body = GatedConvBody(3, hidden_size=5, **options)
-    for parameter in body.parameters():
-        nn.init.uniform_(parameter, -0.8, 0.8)  # biases begin with 0, which would hide an error
-    x = torch.randn(steps, batch, 3, requires_grad=True)
-    y, expected = body(x)[0], slow(body, x)
-    assert_close(y, expected)
-    tensors = [x, *body.parameters()]
-    assert_close(gradients(y, *tensors), gradients(expected, *tensors))
+    assert_equals_from_the_start(body, slow, steps, batch)
 
 
 def test_a_bottleneck_is_a_fraction_of_the_width():

@@ -2,37 +2,20 @@
 
 import pytest
 import torch
-from torch import nn
 
+from loops import affine, assert_equals_from_the_start, convolved
 from reference import assert_close, gradients
 from trellisnet.baselines.tcn import TcnBody
-
-
-def convolved(convolution, dilation, steps):
-    """y_t = b + sum_j W_j x_{t - (k-1-j) d}, where the weights of an output channel have their learned length."""
-    parameters = convolution.parametrizations.weight
-    direction = parameters.original1
-    weight = parameters.original0 * direction / direction.square().sum((0, 1), keepdim=True).sqrt()
-    outputs = []
-    for t in range(len(steps)):
-        pre = convolution.bias
-        for j in range(len(weight)):
-            before = t - (len(weight) - 1 - j) * dilation
-            if before >= 0:
-                pre = pre + steps[before] @ weight[j]
-        outputs.append(pre.expand(len(steps[0]), -1))
-    return outputs
 
 
 def slow(body, x):
     steps = list(x)
     for i, block in enumerate(body.blocks):
-        inner = [pre.clamp_min(0) for pre in convolved(block.first, 2**i, steps)]
-        new = [pre.clamp_min(0) for pre in convolved(block.second, 2**i, inner)]
-        old = steps if block.skip is None else [step @ block.skip.weight.t() + block.skip.bias for step in steps]
+        inner = [pre.clamp_min(0) for pre in convolved(block.first, steps, 2**i)]
+        new = [pre.clamp_min(0) for pre in convolved(block.second, inner, 2**i)]
+        old = [affine(block.skip, step) for step in steps]
         steps = [(a + b).clamp_min(0) for a, b in zip(new, old, strict=True)]
-    y = torch.stack(steps)
-    return y if body.down is None else y @ body.down.weight.t() + body.down.bias
+    return affine(body.down, torch.stack(steps)), None
 
 
 @pytest.mark.parametrize(
@@ -46,13 +29,7 @@ def slow(body, x):
 )
 def test_outputs_and_gradients_are_those_of_the_equations(steps, batch, options):
     body = TcnBody(3, hidden_size=5, **options)
-    for parameter in body.parameters():
-        nn.init.uniform_(parameter, -0.8, 0.8)  # biases begin with 0, which would hide an error
-    x = torch.randn(steps, batch, 3, requires_grad=True)
-    y, expected = body(x)[0], slow(body, x)
-    assert_close(y, expected)
-    tensors = [x, *body.parameters()]
-    assert_close(gradients(y, *tensors), gradients(expected, *tensors))
+    assert_equals_from_the_start(body, slow, steps, batch)
 
 
 @pytest.mark.parametrize("steps", [1, 2, 13, 16, 40])

@@ -162,6 +162,19 @@ def test_a_contest_by_cpu_time(tmp_path):
     assert "0.5 minutes of CPU time each" in (tmp_path / "report.html").read_text()
 
 
+def test_published_results_stand_beside_ours(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(tasks, "load", lambda name, **options: tiny_sequences())
+    flags = ["--model.num_layers", "2", "--training.batch_size", "4", "--folder", str(tmp_path)]
+    assert main(["versus", "seq-mnist", "--bodies", "tcn,gru", "--minutes", "0.1", *ONE, *flags]) == 0
+    assert "99.00 % (Generic TCN)" in capsys.readouterr().out
+    page = (tmp_path / "report.html").read_text()
+    rows = re.findall(r"<tr>(.*?)</tr>", page[page.index("Published results") : page.index("Repeat the contest")])
+    assert [re.findall("<td>(.*?)</td>", row)[2:] for row in rows[1:]] == [
+        ["99.00 %", "-", "Generic TCN (Bai et al., 2018)"]
+    ]
+    assert "trellisnet " in page[page.index("Repeat the contest") : page.index("Repeat a run")]
+
+
 def test_options_with_lists_and_of_training(tmp_path):
     assert versus(tmp_path, "trellis:num_layers=4;dilation=[1,2];training.clip=1,lstm:hidden_size=9", *ONE) == 0
     trellis, lstm = json.loads((tmp_path / "results.json").read_text())["contestants"]

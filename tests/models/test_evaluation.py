@@ -5,7 +5,15 @@ import pytest
 import torch
 
 from reference import assert_close
-from trellisnet import ContinuousCache, DynamicEvaluation, TrellisLM, Vocabulary, gradient_statistics
+from trellisnet import (
+    ContinuousCache,
+    DynamicEvaluation,
+    LanguageModel,
+    TrellisLM,
+    Vocabulary,
+    gradient_statistics,
+)
+from trellisnet.models.bodies import BODIES, make_body
 
 VOCAB = 9
 
@@ -81,6 +89,21 @@ def test_the_cache_equals_its_definition(lm, size, window):
     score = lm.score(ids, window=window, cache=cache)
     assert_close(score.log_prob, slow_cache(lm, ids, cache))
     assert score.protocol == f"exact streaming, continuous cache (size {size}, theta 0.8, share 0.3)"
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_any_body_can_be_adapted(body):
+    if body == "xlstm":
+        pytest.importorskip("xlstm")
+    options = {"trellis": {"num_layers": 3}, "attention-trellis": {"num_layers": 3}}.get(body, {})
+    lm = LanguageModel(make_body(body, 8, hidden_size=8, **options), vocab_size=VOCAB)
+    ids = torch.randint(VOCAB, (1, 11))
+    assert_close(lm.score(ids, window=4, cache=ContinuousCache(5)).log_prob, slow_cache(lm, ids, ContinuousCache(5)))
+    before = [parameter.clone() for parameter in lm.parameters()]
+    plain, adapted = (lm.score(ids, window=4, dynamic=dynamic).log_prob for dynamic in (None, DynamicEvaluation(0.1)))
+    assert_close(adapted[:, :4], plain[:, :4], 1e-12)  # the first window is read before anything is learned
+    assert (adapted[:, 4:] - plain[:, 4:]).abs().max() > 1e-6
+    assert all(torch.equal(a, b) for a, b in zip(before, lm.parameters(), strict=True))
 
 
 def test_the_cache_helps_on_a_text_that_repeats_itself():

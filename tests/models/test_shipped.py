@@ -5,10 +5,14 @@ import json
 import pytest
 import torch
 
+from ship import ship
+from tiny import tiny_config, tiny_sequences
 from trellisnet import LanguageModel, SequenceRegressor
 from trellisnet.cli import main
 from trellisnet.models.pretrained import CONFIG
 from trellisnet.models.shipped import FOLDER, find_run, pretrained_names
+from trellisnet.training import tasks
+from trellisnet.training.fit import train_new
 from trellisnet.training.trained import load_model, load_task
 
 
@@ -24,6 +28,8 @@ def test_every_model_loads_by_its_name(name):
     assert model.num_parameters == json.loads((FOLDER / name / "result.json").read_text())["parameters"]
     assert facts["task"]
     assert not {path.name for path in (FOLDER / name).iterdir()} & {"checkpoints", "last", "log.txt", "report.html"}
+    assert "predictions" not in json.loads((FOLDER / name / "result.json").read_text())  # only reports show them
+    assert sum(path.stat().st_size for path in (FOLDER / name).rglob("*")) < 2.1e6
 
 
 def test_a_model_has_the_published_result():
@@ -61,3 +67,16 @@ def test_unknown_names_list_the_known_ones(capsys):
 def test_a_model_of_another_kind_is_refused():
     with pytest.raises(ValueError, match="describes a 'TrellisRegressor', expected 'LanguageModel'"):
         LanguageModel.from_pretrained("adding")
+
+
+def test_a_run_becomes_a_pretrained_model(tmp_path, monkeypatch):
+    data = tiny_sequences()
+    monkeypatch.setattr(tasks, "load", lambda name, **options: data)
+    run = train_new(tiny_config(text=False), "run", tmp_path / "run").folder
+    ship(run, tmp_path / "shipped")
+    assert load_task(tmp_path / "shipped").evaluate_alone("test") == load_task(run).evaluate_alone("test")
+    files = [{path.name for path in folder.iterdir()} for folder in (tmp_path / "shipped", FOLDER / "adding")]
+    assert files[0] == files[1]
+    (run / "result.json").unlink()
+    with pytest.raises(ValueError, match="is not a finished run"):
+        ship(run, tmp_path / "again")

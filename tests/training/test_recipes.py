@@ -16,7 +16,7 @@ from trellisnet.training.tasks import make_task
 PAPER = ["char-ptb", "perm-mnist", "seq-cifar10", "seq-mnist", "wikitext-103"]
 PAPER += ["word-ptb", "word-ptb-large", "word-ptb-mos", "word-ptb-mos-large"]
 SMALL = ["adding", "char-ptb-small", "copy-memory", "demo", "jsb-small", "nottingham-small", "perm-mnist-small"]
-SMALL += ["multi30k-small", "word-ptb-small"]
+SMALL += ["multi30k-small", "perm-mnist-cpu", "seq-cifar10-cpu", "seq-mnist-cpu", "word-ptb-small"]
 SWEEPS = ["char-ptb-sweeps", "word-ptb-sweeps"]
 TEMPLATES = ["my-labels", "my-series", "my-tags", "my-text", "my-translation"]
 

@@ -7,7 +7,7 @@ import torch
 from trellisnet.cli import main, parse
 from trellisnet.commands.train import train
 from trellisnet.models.bodies import BODIES
-from trellisnet.models.build import build_classifier, build_language_model
+from trellisnet.models.build import build_classifier, build_labeller, build_language_model
 from trellisnet.models.sizing import width_for
 from trellisnet.training.checks import check_config
 from trellisnet.training.recipes import load_recipe
@@ -27,6 +27,8 @@ def test_all_rows_of_the_paper_are_there():
         (4, "seq-mnist", 6),
         (4, "perm-mnist", 6),
         (4, "seq-cifar10", 6),
+        (None, "music", 3),
+        (None, "music", 3),
     ]
 
 
@@ -34,6 +36,7 @@ def test_all_rows_of_the_paper_are_there():
 def test_a_row_fits_its_recipe(table, row):
     recipe = load_recipe(row.recipe)
     assert recipe["data"]["name"] == table.data
+    assert table.options.items() <= recipe["data"].get("options", {}).items()
     assert recipe["about"]["metric"] == table.metric
     assert row.overrides.get("model.body", "trellis") == row.body
     if row.body == "trellis":
@@ -52,6 +55,8 @@ def test_the_command_of_a_row_makes_a_model_of_its_size(table, row):
         chosen = model.changed(hidden_size=width, parameters=None).chosen()
         if table.metric == "accuracy":
             return build_classifier(model.body, 1, 10, **chosen)
+        if table.data == "music":
+            return build_labeller(model.body, 88, 88, **chosen)
         return build_language_model(model.body, WORDS[table.data], **chosen)
 
     width = model.hidden_size if model.parameters is None else width_for(build, model.parameters)
@@ -65,6 +70,9 @@ def test_published_results_are_found_by_body():
     assert [row.published for row in published("perm-mnist", "tcn")] == [0.972]
     assert [row.system for row in published("wikitext-103", "lstm")] == ["LSTM", "LSTM with continuous cache"]
     assert published("seq-cifar10", "tcn") == []
+    assert [row.published for row in published("music", "lstm", {"collection": "nottingham"})] == [3.29]
+    assert [row.published for row in published("music", "lstm", {"collection": "jsb", "root": "/data"})] == [8.45]
+    assert published("music", "lstm") == published("music", "lstm", {"collection": "muse"}) == []
 
 
 def test_the_documentation_shows_the_tables():

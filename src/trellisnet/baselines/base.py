@@ -74,8 +74,7 @@ class Baseline(nn.Module):
 
     def project(self, y: Tensor, lengths: Sequence[int] | Tensor | None = None) -> Tensor:
         """Map the last layer's y (T, B, H) to the output size, and set steps beyond each sequence's end to zero."""
-        y = y if self.down is None else self.down(y)
-        return y if lengths is None else y.masked_fill(beyond(lengths, y), 0)
+        return without_padding(y if self.down is None else self.down(y), lengths)
 
 
 def _options_of(kind: type[Any]) -> Any:
@@ -87,6 +86,14 @@ def beyond(lengths: Sequence[int] | Tensor, x: Tensor) -> Tensor:
     """True at the steps of x (T, B, ...) beyond each sequence's end: (T, B, 1)."""
     ends = torch.as_tensor(lengths, device=x.device)
     return (torch.arange(len(x), device=x.device)[:, None] >= ends).unsqueeze(-1)
+
+
+def without_padding(x: Tensor, lengths: Sequence[int] | Tensor | None) -> Tensor:
+    """Set the steps of x (T, B, C) beyond each sequence's end to zero.
+
+    What is there may be anything, also not a number, whose gradient of zero times NaN would reach the parameters.
+    """
+    return x if lengths is None else x.masked_fill(beyond(lengths, x), 0)
 
 
 def last_steps(rows: Tensor, count: int, lengths: Sequence[int] | Tensor | None) -> Tensor:

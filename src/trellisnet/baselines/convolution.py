@@ -1,4 +1,4 @@
-"""Causal convolutions in time-major layout, with the steps before a call as their state.
+"""Causal convolutions in time-major layout, with the steps before a call as their state, and bodies of them.
 
 y_t = b + sum_j W_j x_{t - (k-1-j) d}    with k taps, the oldest first, at distances of d steps
 """
@@ -8,13 +8,13 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations
 
-from trellisnet.baselines.base import last_steps
+from trellisnet.baselines.base import Baseline, BaselineOptions, last_steps, without_padding
 from trellisnet.core.checks import positive_int
 from trellisnet.core.pickling import PicklesWeightNorm
 
@@ -105,6 +105,59 @@ def needed_steps(
 def last_outputs(y: Tensor, tail: int, lengths: Sequence[int] | Tensor | None) -> Tensor:
     """The last n steps of y (T, B, C) at each sequence's own end."""
     return last_steps(y, tail, None if lengths is None else [int(end) - tail for end in lengths])
+
+
+class ConvolutionBody(Baseline, BaselineOptions):
+    """A stack of blocks of causal convolutions. A subclass makes the `blocks`.
+
+    A block maps x (T, B, C), the contexts of its convolutions, and the lengths, to outputs and the next contexts. The
+    body's state is the contexts of all convolutions.
+    """
+
+    input_scale = 6.0  # as for a trellis
+    output_size: int  # never None after the checks of `BaselineOptions`
+    receptive_field: int
+    blocks: nn.ModuleList
+    convolutions = 1  # with a context, per block
+
+    def forward(
+        self,
+        x: Tensor,
+        state: Any = None,
+        *,
+        lengths: Sequence[int] | Tensor | None = None,
+        tail: int | None = None,
+    ) -> tuple[Tensor, Any]:
+        """Run x (T, B, C) from the contexts of an earlier call; return outputs (T, B, O) and the new contexts.
+
+        With `lengths`, the contexts are those at each sequence's own end, and outputs beyond it are zero. With `tail`,
+        the outputs are the last n steps, computed from the steps that they depend on, and no contexts are returned.
+        """
+        x = without_padding(x, lengths)
+        if tail is not None:
+            x, state = needed_steps(x, state, self.receptive_field, tail, lengths)
+        count = self.convolutions
+        contexts = [None] * (count * self.num_layers) if state is None else state
+        split = [contexts[i : i + count] for i in range(0, len(contexts), count)]
+        if tail == 1 and lengths is None:
+            return self.project(self.last_step(x, split)), None
+        after: list[Tensor] = []
+        for block, own in zip(self.blocks, split, strict=True):
+            x, new = block(x, own, lengths)
+            after += new
+        if tail is None:
+            return self.project(x, lengths), tuple(after)
+        return self.project(last_outputs(x, tail, lengths)), None
+
+    def last_step(self, x: Tensor, contexts: Sequence[Sequence[Tensor | None]]) -> Tensor:
+        """The outputs (1, B, H) of the blocks at the last step of x."""
+        for block, own in zip(self.blocks, contexts, strict=True):
+            x = block(x, own, None)[0]
+        return x[-1:]
+
+    def for_inference(self) -> Self:
+        """An equal body whose weights are normalised once instead of in every call."""
+        return without_weight_norm(self)
 
 
 def without_weight_norm(net: Net) -> Net:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from trellisnet.baselines.base import Baseline, beyond, last_steps
+from trellisnet.baselines.base import Baseline, last_steps, without_padding
 from trellisnet.baselines.rnn import init_like_trellis
 from trellisnet.baselines.steps import StackOptions, States, masked, sequence_mask
 
@@ -55,8 +55,7 @@ class DilatedGruBody(Baseline, DilatedGruOptions):
 
         With `lengths`, the state is the one at each sequence's own end, and outputs beyond it are zero.
         """
-        if lengths is not None:
-            x = x.masked_fill(beyond(lengths, x), 0)  # values there may be anything, also not a number
+        x = without_padding(x, lengths)
         if state is None:
             state = tuple(x.new_zeros(2**layer, x.shape[1], self.hidden_size) for layer in range(self.num_layers))
         after = []

@@ -18,8 +18,8 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from trellisnet.baselines.base import Baseline, BaselineOptions
-from trellisnet.baselines.convolution import causal_convolution, last_outputs, needed_steps, without_weight_norm
+from trellisnet.baselines.base import BaselineOptions
+from trellisnet.baselines.convolution import ConvolutionBody, causal_convolution
 from trellisnet.core.checks import positive_int, probability
 
 
@@ -61,20 +61,20 @@ class GatedBlock(nn.Module):
         self.dropout = options.dropout
 
     def forward(
-        self, x: Tensor, context: Tensor | None, lengths: Sequence[int] | Tensor | None
-    ) -> tuple[Tensor, Tensor]:
+        self, x: Tensor, contexts: Sequence[Tensor | None], lengths: Sequence[int] | Tensor | None
+    ) -> tuple[Tensor, list[Tensor]]:
         """Return the outputs (T, B, H) for x (T, B, C), and the next context of the convolution."""
         y = F.dropout(x, self.dropout, self.training)
         if self.narrow is not None:
             y = F.glu(self.narrow(y)[0])
-        y, after = self.convolution(y, context, lengths)
+        y, after = self.convolution(y, contexts[0], lengths)
         y = F.glu(y)
         if self.wide is not None:
             y = F.glu(self.wide(y)[0])
-        return y + (x if self.skip is None else self.skip(x)), after
+        return y + (x if self.skip is None else self.skip(x)), [after]
 
 
-class GatedConvBody(Baseline, GatedConvOptions):
+class GatedConvBody(ConvolutionBody, GatedConvOptions):
     """A gated convolutional network as a body. Its state is the left context of every block's convolution.
 
     >>> import torch
@@ -84,39 +84,7 @@ class GatedConvBody(Baseline, GatedConvOptions):
     ((10, 2, 8), 16, 5)
     """
 
-    input_scale = 6.0  # as for a trellis
-    output_size: int
-
     def build(self, where: dict[str, Any]) -> None:
         widths = [self.input_size] + [self.hidden_size] * (self.num_layers - 1)
         self.blocks = nn.ModuleList(GatedBlock(width, self, where) for width in widths)
-        self.receptive_field: int = 1 + self.num_layers * (self.kernel_size - 1)
-
-    def forward(
-        self,
-        x: Tensor,
-        state: Any = None,
-        *,
-        lengths: Sequence[int] | Tensor | None = None,
-        tail: int | None = None,
-    ) -> tuple[Tensor, Any]:
-        """Run x (T, B, C) from the contexts of an earlier call; return outputs (T, B, O) and the new contexts.
-
-        With `lengths`, the contexts are those at each sequence's own end, and outputs beyond it are zero. With
-        `tail`, the outputs are the last n steps, computed from the steps that they depend on, and no contexts are
-        returned.
-        """
-        if tail is not None:
-            x, state = needed_steps(x, state, self.receptive_field, tail, lengths)
-        contexts = [None] * self.num_layers if state is None else state
-        after: list[Tensor] = []
-        for block, context in zip(self.blocks, contexts, strict=True):
-            x, new = block(x, context, lengths)
-            after.append(new)
-        if tail is None:
-            return self.project(x, lengths), tuple(after)
-        return self.project(last_outputs(x, tail, lengths)), None
-
-    def for_inference(self) -> GatedConvBody:
-        """An equal body whose weights are normalised once instead of in every call."""
-        return without_weight_norm(self)
+        self.receptive_field = 1 + self.num_layers * (self.kernel_size - 1)

@@ -61,9 +61,8 @@ class MinGruBlock(nn.Module):
 
     def forward(self, x: Tensor, first: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return the outputs and the states h, both (T, B, H), from the state `first` (B, H)."""
-        z, new = (
-            self.gates(self.norm(x)).to(self.gates.bias.dtype).chunk(2, -1)
-        )  # autocast must not round h at every step
+        pre = self.gates(self.norm(x)).to(self.gates.bias.dtype)  # autocast must not round h at every step
+        z, new = pre.chunk(2, -1)
         z = z.sigmoid()
         h = scan(1 - z, z * new, first)
         x = x + F.dropout(h, self.dropout, self.training)

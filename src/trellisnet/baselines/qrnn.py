@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from trellisnet.baselines.base import Baseline, BaselineOptions, state_at_ends
+from trellisnet.baselines.base import Baseline, BaselineOptions, state_at_ends, without_padding
 from trellisnet.baselines.convolution import causal_convolution
 from trellisnet.baselines.scan import scan
 from trellisnet.core.checks import one_of, positive_int, probability
@@ -80,6 +80,7 @@ class QrnnBody(Baseline, QrnnOptions):
 
         With `lengths`, the state is the one at each sequence's own end, and outputs beyond it are zero.
         """
+        x = without_padding(x, lengths)
         contexts, memories = ([None] * self.num_layers,) * 2 if state is None else state
         after: list[Tensor] = []
         last: list[Tensor] = []

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from trellisnet.baselines.base import Baseline, BaselineOptions, beyond
+from trellisnet.baselines.base import Baseline, BaselineOptions, without_padding
 from trellisnet.baselines.steps import States, Step, masked, run_steps, sequence_mask
 from trellisnet.core.checks import boolean, one_of, probability
 
@@ -108,8 +108,7 @@ class RnnBody(Baseline, RnnOptions):
         if state is None:
             start = x.new_zeros(self.num_layers, x.shape[1], self.hidden_size)
             state = (start, start) if has_memory else start
-        if lengths is not None:
-            x = x.masked_fill(beyond(lengths, x), 0)  # values there may be anything, also not a number
+        x = without_padding(x, lengths)
         given = state if has_memory else (state,)
         total, ends = None, []
         for layer in range(self.num_layers):

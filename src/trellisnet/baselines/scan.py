@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from trellisnet.baselines.base import Baseline, BaselineOptions, state_at_ends
+from trellisnet.baselines.base import Baseline, BaselineOptions, state_at_ends, without_padding
 
 
 def scan(keep: Tensor, add: Tensor, first: Tensor | None = None) -> Tensor:
@@ -79,6 +79,7 @@ class ScanBody(Baseline, BaselineOptions):
 
         With `lengths`, the state is the one at each sequence's own end, and outputs beyond it are zero.
         """
+        x = without_padding(x, lengths)
         x = x if self.up is None else self.up(x)
         last = []
         for i, block in enumerate(self.blocks):

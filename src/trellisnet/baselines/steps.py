@@ -9,7 +9,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from trellisnet.baselines.base import Baseline, BaselineOptions, beyond
+from trellisnet.baselines.base import Baseline, BaselineOptions, beyond, without_padding
 from trellisnet.core.checks import probability
 
 States = tuple[Tensor, ...]  # of one layer, each (B, H), or (rows, B, H)
@@ -121,8 +121,7 @@ class RecurrentBody(Baseline, BaselineOptions):
 
         With `lengths`, the state is the one at each sequence's own end, and outputs beyond it are zero.
         """
-        if lengths is not None:
-            x = x.masked_fill(beyond(lengths, x), 0)  # values there may be anything, also not a number
+        x = without_padding(x, lengths)
         ends = []
         for index, module in enumerate(self.layers):
             layer = cast("RecurrentLayer", module)

@@ -16,8 +16,8 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from trellisnet.baselines.base import Baseline, BaselineOptions
-from trellisnet.baselines.convolution import causal_convolution, last_outputs, needed_steps, without_weight_norm
+from trellisnet.baselines.base import BaselineOptions
+from trellisnet.baselines.convolution import ConvolutionBody, causal_convolution
 from trellisnet.core.checks import positive_int, probability
 
 
@@ -79,7 +79,7 @@ class TcnBlock(nn.Module):
         return (self._drop(pre.relu()) + (x if self.skip is None else self.skip(x))).relu()
 
 
-class TcnBody(Baseline, TcnOptions):
+class TcnBody(ConvolutionBody, TcnOptions):
     """A temporal convolutional network as a body. Its state is the left contexts of all convolutions.
 
     >>> import torch
@@ -89,45 +89,17 @@ class TcnBody(Baseline, TcnOptions):
     ((10, 2, 8), 61, 8)
     """
 
-    input_scale = 6.0  # as for a trellis
-    output_size: int
+    convolutions = 2
 
     def build(self, where: dict[str, Any]) -> None:
         widths = [self.input_size] + [self.hidden_size] * (self.num_layers - 1)
         self.blocks = nn.ModuleList(TcnBlock(width, self, 2**i, where) for i, width in enumerate(widths))
-        self.receptive_field: int = 1 + 2 * (self.kernel_size - 1) * (2**self.num_layers - 1)
+        self.receptive_field = 1 + 2 * (self.kernel_size - 1) * (2**self.num_layers - 1)
 
-    def forward(
-        self,
-        x: Tensor,
-        state: Any = None,
-        *,
-        lengths: Sequence[int] | Tensor | None = None,
-        tail: int | None = None,
-    ) -> tuple[Tensor, Any]:
-        """Run x (T, B, C) from the contexts of an earlier call; return outputs (T, B, O) and the new contexts.
-
-        With `lengths`, the contexts are those at each sequence's own end, and outputs beyond it are zero. With
-        `tail`, the outputs are the last n steps, and no contexts are returned. `tail=1` without `lengths` computes only
-        what the last step depends on: half as many steps in each block as in the one below.
-        """
-        if tail is not None:
-            x, state = needed_steps(x, state, self.receptive_field, tail, lengths)
-        contexts = [None] * (2 * self.num_layers) if state is None else state
-        after: list[Tensor] = []
-        halving, steps = tail == 1 and lengths is None, len(x)
+    def last_step(self, x: Tensor, contexts: Sequence[Sequence[Tensor | None]]) -> Tensor:
+        """Only what the last step depends on: half as many steps in each block as in the one below."""
+        steps = len(x)
         block: Any
-        for i, block in enumerate(self.blocks):
-            own = contexts[2 * i : 2 * i + 2]
-            if halving:
-                x = block.every_second(x, own, (steps - 1) % 2**i)
-            else:
-                x, new = block(x, own, lengths)
-                after += new
-        if tail is None:
-            return self.project(x, lengths), tuple(after)
-        return self.project(x[-1:] if halving else last_outputs(x, tail, lengths)), None
-
-    def for_inference(self) -> TcnBody:
-        """An equal body whose weights are normalised once instead of in every call."""
-        return without_weight_norm(self)
+        for i, (block, own) in enumerate(zip(self.blocks, contexts, strict=True)):
+            x = block.every_second(x, own, (steps - 1) % 2**i)
+        return x[-1:]

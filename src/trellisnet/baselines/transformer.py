@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from trellisnet.baselines.base import Baseline, BaselineOptions, last_steps
+from trellisnet.baselines.base import Baseline, BaselineOptions, last_steps, without_padding
 from trellisnet.core.checks import positive_int, probability
 
 SLOWEST = 10000.0  # steps per radian of the slowest rotation, as in the papers
@@ -195,6 +195,7 @@ class TransformerBody(Baseline, TransformerOptions):
 
         With `lengths`, the state is the one at each sequence's own end, and outputs beyond it are zero.
         """
+        x = without_padding(x, lengths)
         steps = len(x)
         x = x if self.up is None else self.up(x)
         before, size = self.window - 1, self.hidden_size // self.heads

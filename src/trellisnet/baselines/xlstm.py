@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from trellisnet.baselines.base import Baseline, BaselineOptions, beyond
+from trellisnet.baselines.base import Baseline, BaselineOptions, beyond, without_padding
 from trellisnet.core.checks import positive_int
 
 CHUNK = 64  # steps that are computed in parallel; the chunks follow each other
@@ -135,6 +135,7 @@ class XlstmBody(Baseline, XlstmOptions):
 
         With `lengths`, the state is the one at each sequence's own end, and outputs beyond it are zero.
         """
+        x = without_padding(x, lengths)
         y = (x if self.up is None else self.up(x)).transpose(0, 1)  # (B, T, H)
         padding = None if lengths is None else beyond(lengths, x).permute(1, 2, 0)  # (B, 1, T)
         memories = []

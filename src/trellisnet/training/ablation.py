@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
 
 from trellisnet.training.config import TEXT_DEFAULTS, Config
+from trellisnet.training.reading import flat, read_config
+from trellisnet.training.recipes import load_recipe
+from trellisnet.training.tasks import make_task
+from trellisnet.training.values import as_text
 
 
 @dataclass(frozen=True)
@@ -94,8 +99,29 @@ ABLATIONS = [
 ]
 
 
+def flags_from(recipe: str, config: Config) -> list[str]:
+    """The flags of `trellisnet train RECIPE` that give a configuration."""
+    before, now = (flat(each.to_dict()) for each in (read_config(load_recipe(recipe), recipe), config))
+    changed = [key for key, value in now.items() if key not in before or before[key] != value]
+    wanted = [key for key in changed if not key.startswith("about.")]
+    return [part for key in wanted for part in (f"--{key}", as_text(now[key]))]
+
+
 def variant(config: Config, ablation: Ablation) -> tuple[Config, str | None]:
     """The configuration of an ablation, and the reason why it does not apply, or None."""
     changed = deepcopy(config)
     changed.about.title = f"{config.about.title}, {ablation.title}"
     return changed, ablation.change(changed)
+
+
+def run_of(config: Config, ablation: Ablation, number: int, folder: Path) -> tuple[Path, Config]:
+    """Folder and configuration of a run of a variant, counted from 0."""
+    seed = config.training.seed + number
+    return folder / ablation.name / f"seed-{seed}", replace(config, training=replace(config.training, seed=seed))
+
+
+def sized(config: Config) -> Config:
+    """The configuration with the width that meets `model.parameters`, so that all variants have it."""
+    if getattr(config.model, "parameters", None) is None:
+        return config
+    return make_task(config).config

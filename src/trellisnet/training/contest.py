@@ -157,13 +157,13 @@ def hold(contestants: list[Contestant], terms: Terms, say: Callable[[str], None]
     for contestant in contestants:
         for rate in pilot_rates(contestant, terms):
             say(f"{contestant.name}: pilot at learning rate {rate:g}")
-            _train(*contestant.pilot(terms, rate), say)
+            train_or_note(*contestant.pilot(terms, rate), say)
         if (chosen := chosen_rate(contestant, terms)) is None:
             say(f"{contestant.name}: all pilots diverged, so it has no result")
         for number in range(terms.seeds if chosen is not None else 0):
             assert chosen is not None
             say(f"{contestant.name}: learning rate {chosen:g}, run {number + 1} of {terms.seeds}")
-            _train(*contestant.final(terms, chosen, number), say)
+            train_or_note(*contestant.final(terms, chosen, number), say)
         after()
 
 
@@ -203,7 +203,7 @@ def final_runs(contestant: Contestant, terms: Terms, rate: float) -> list[tuple[
     return runs
 
 
-def _train(place: Path, config: Config, say: Callable[[str], None]) -> None:
+def train_or_note(place: Path, config: Config, say: Callable[[str], None]) -> None:
     """Train a run, unless it is finished; note a divergence as its result."""
     place.parent.mkdir(parents=True, exist_ok=True)
     try:

@@ -69,7 +69,7 @@ COVERAGE = Metric("coverage", higher_is_better=True, percent=True, decimals=1)
 LOSS = Metric("loss")
 
 # For runs of older versions, which have no metrics in task.json. The first one that a run has selects its best epoch.
-STANDARD = {metric.name: metric for metric in (ACCURACY, MSE, PERPLEXITY, BITS, LOSS, MAE)}
+STANDARD = {metric.name: metric for metric in (ACCURACY, MSE, PERPLEXITY, BITS, LOSS, MAE, NLL)}
 
 
 def in_one_line(values: Mapping[str, float]) -> str:

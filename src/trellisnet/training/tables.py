@@ -1,4 +1,4 @@
-"""The paper's tables 1 to 4: published results of all systems, our recipes for them, and our results."""
+"""The paper's tables 1 to 4 and others: published results of all systems, our recipes for them, and our results."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from trellisnet.training.metrics import STANDARD, Metric
-from trellisnet.training.values import load_yaml
+from trellisnet.training.values import as_text, load_yaml
 
 FILE = Path(__file__).parents[1] / "tables.yaml"
 HEAD = ("system", "size", "published", "ours", "command")
@@ -53,7 +53,7 @@ class Row:
     @property
     def flags(self) -> list[str]:
         """The overrides as flags of `trellisnet train`."""
-        return [part for key, value in self.overrides.items() for part in (f"--{key}", _text(value))]
+        return [part for key, value in self.overrides.items() for part in (f"--{key}", as_text(value))]
 
     @property
     def command(self) -> str:
@@ -66,18 +66,25 @@ class PaperTable:
     """A table of the paper; the pixel tasks of table 4 are three.
 
     Args:
-        table: its number in the paper.
+        table: its number in the paper; None if it is not of the paper.
         title: the task.
         data: name of the dataset.
         metric: name of the metric.
         rows: one per system.
+        options: options of the dataset that the results belong to.
     """
 
-    table: int
+    table: int | None
     title: str
     data: str
     metric: str
     rows: tuple[Row, ...]
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def heading(self) -> str:
+        """The title with its number."""
+        return f"Beyond the paper: {self.title}" if self.table is None else f"Table {self.table}: {self.title}"
 
     @property
     def measure(self) -> Metric:
@@ -96,17 +103,6 @@ class PaperTable:
             yield f"{row.system} ({row.citation})", size, published, ours, command
 
 
-def _text(value: Any) -> str:
-    """A value as the text of a flag.
-
-    >>> [_text(value) for value in (None, True, 24e6, "lstm")]
-    ['null', 'true', '2.4e+07', 'lstm']
-    """
-    if value is None or isinstance(value, bool):
-        return "null" if value is None else str(value).lower()
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
 def load_tables() -> list[PaperTable]:
     """Read the tables of the package."""
     return [
@@ -120,9 +116,10 @@ def _row(values: Mapping[str, Any]) -> Row:
     return Row(**{**values, "ours": None if ours is None else Ours(**ours)})
 
 
-def published(data: str, body: str) -> list[Row]:
-    """The rows with published results of systems with a body on a dataset."""
-    tables = [table for table in load_tables() if table.data == data]
+def published(data: str, body: str, options: Mapping[str, Any] | None = None) -> list[Row]:
+    """The rows with published results of systems with a body on a dataset with its options."""
+    given = dict(options or {}).items()
+    tables = [table for table in load_tables() if table.data == data and table.options.items() <= given]
     return [row for table in tables for row in table.rows if row.body == body and row.published is not None]
 
 
@@ -131,10 +128,10 @@ def as_markdown(tables: list[PaperTable]) -> str:
     parts = []
     for table in tables:
         direction = "higher" if table.measure.higher_is_better else "lower"
-        parts.append(f"### Table {table.table}: {table.title}\n\n{table.metric.capitalize()}, {direction} is better.\n")
+        parts.append(f"### {table.heading}\n\n{table.metric.capitalize()}, {direction} is better.\n")
         parts.append(f"| {' | '.join(HEAD)} |\n|{'---|' * len(HEAD)}")
         for row, texts in zip(table.rows, table.texts(), strict=True):
-            flags = " ".join(f"--{name} {_text(value)}" for name, value in row.evaluate.items())
+            flags = " ".join(f"--{name} {as_text(value)}" for name, value in row.evaluate.items())
             more = [f"then `trellisnet evaluate RUN {flags}`"] if flags else []
             more += [row.note] if row.note else []
             more += [] if row.ours is None else [f"{row.ours.date}, {row.ours.machine}"]

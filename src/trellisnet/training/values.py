@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from argparse import ArgumentError
 from collections.abc import Mapping, Sequence
@@ -123,3 +124,15 @@ def _expected(hint: Any) -> str:
         return " or ".join(map(_expected, parts))
     item = _expected(parts[0])
     return f"a list of {item if item.startswith('[') else item.removeprefix('a ').removeprefix('an ') + 's'}"
+
+
+def as_text(value: Any) -> str:
+    """A value as the text of a flag.
+
+    >>> [as_text(value) for value in (None, True, 24e6, 1 / 3, "lstm", [1, 2])]
+    ['null', 'true', '2.4e+07', '0.3333333333333333', 'lstm', '[1, 2]']
+    """
+    if isinstance(value, float):
+        short = f"{value:g}"
+        return short if float(short) == value else repr(value)
+    return value if isinstance(value, str) else json.dumps(value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,9 +16,9 @@ from trellisnet.training.metrics import Metric
 from trellisnet.training.reporting.drawing import MISSING, has_matplotlib
 from trellisnet.training.reporting.figures import Series, line_chart
 from trellisnet.training.reporting.pages import escaped, figure, figures, page, section, table, verbatim
-from trellisnet.training.reporting.report import REPORT, loss_chart, validation_chart
-from trellisnet.training.reporting.summary import Summary, formatted, formatted_count
-from trellisnet.training.tables import published
+from trellisnet.training.reporting.report import REPORT, environment_table, loss_chart, validation_chart
+from trellisnet.training.reporting.summary import Summary, formatted, formatted_count, over_seeds, shown_over_seeds
+from trellisnet.training.tables import Row, published
 
 RESULTS = "results.json"
 HEAD = ("", "parameters", "rate", "seeds", "valid", "test", "steps", "ms per step", "µs streamed", "published")
@@ -47,25 +48,14 @@ class Standing:
         """Whether the chosen rate is the lowest or the highest of those tried: a better one may lie beyond."""
         return len(self.pilots) > 1 and self.rate in (min(self.pilots), max(self.pilots))
 
-    def values(self, split: str) -> list[float]:
-        """The metric of each finished run."""
-        found = (summary.final(split, self.metric) for summary in self.summaries)
-        return [value for value in found if value is not None]
-
-    def mean(self, split: str) -> float | None:
-        """The mean of the metric over the seeds."""
-        values = self.values(split)
-        return statistics.mean(values) if values else None
-
-    def spread(self, split: str) -> float | None:
-        """The standard deviation over the seeds; None for fewer than two."""
-        values = self.values(split)
-        return statistics.stdev(values) if len(values) > 1 else None
+    def over_seeds(self, split: str) -> dict[str, Any]:
+        """The metric's values over the seeds, mean and standard deviation."""
+        return over_seeds(self.summaries, split, self.metric)
 
     @property
     def judged(self) -> float:
         """The validation mean, lower is better; infinite without a result."""
-        mean = self.mean("valid")
+        mean = self.over_seeds("valid")["mean"]
         return math.inf if mean is None or math.isnan(mean) else self.metric.judged(mean)
 
     def facts(self) -> dict[str, Any]:
@@ -82,10 +72,7 @@ class Standing:
             "at_edge": self.at_edge,
             "pilots": [{"learning_rate": rate, "valid": value} for rate, value in self.pilots.items()],
             "seeds": [summary.config.training.seed for summary in self.summaries],
-            **{
-                split: {"values": self.values(split), "mean": self.mean(split), "spread": self.spread(split)}
-                for split in ("valid", "test")
-            },
+            **{split: self.over_seeds(split) for split in ("valid", "test")},
             "steps": [summary.steps for summary in self.summaries],
             "epochs": [summary.epochs for summary in self.summaries],
             "seconds_per_step": self.step_seconds,
@@ -111,22 +98,25 @@ class Standing:
             formatted_count(self.contestant.parameters),
             "-" if self.rate is None else f"{self.rate:g}{' (edge)' if self.at_edge else ''}",
             f"{len(self.summaries)} of {self.terms.seeds}",
-            self._shown("valid"),
-            self._shown("test"),
+            self.shown("valid"),
+            self.shown("test"),
             f"{statistics.mean(steps):,.0f}" if steps else "-",
             "-" if self.step_seconds is None else f"{1e3 * self.step_seconds:.1f}",
             "-" if self.streamed is None else f"{1e6 * self.streamed:.0f}",
             self._published(),
         ]
 
-    def _shown(self, split: str) -> str:
-        mean, spread = self.mean(split), self.spread(split)
-        around = "" if spread is None else f" ± {self.metric.formatted(spread)}"
-        return formatted(mean, self.metric) + around
+    def shown(self, split: str) -> str:
+        """The mean and the standard deviation over the seeds, as text."""
+        return shown_over_seeds(self.over_seeds(split), self.metric)
+
+    def published(self) -> list[Row]:
+        """The published results of systems with its body on its data."""
+        data = self.contestant.config.data
+        return published(data.name, self.contestant.config.model.body, data.options)
 
     def _published(self) -> str:
-        rows = published(self.contestant.config.data.name, self.contestant.config.model.body)
-        shown = [f"{formatted(row.published, self.metric)} ({row.system})" for row in rows]
+        shown = [f"{formatted(row.published, self.metric)} ({row.system})" for row in self.published()]
         return "; ".join(shown) or "-"
 
 
@@ -152,13 +142,31 @@ def write_results(folder: Path, facts: Mapping[str, Any], standings: Sequence[St
     text = page(
         title,
         f"<h1>{escaped(title)}</h1>",
-        section("Results", table(HEAD, [standing.row() for standing in ordered], numbers=True), *map(_note, notes)),
+        section("Results", table(HEAD[:-1], [standing.row()[:-1] for standing in ordered], True), *map(_note, notes)),
+        section("Published results", _published_table(ordered)),
         section("Curves and costs", charts),
+        section("Repeat the contest", verbatim(shlex.join(["trellisnet", *facts["environment"]["command"][1:]]))),
         section("Repeat a run", verbatim(commands)) if commands else "",
-        section("Environment", table([], [[name, str(value)] for name, value in facts["environment"].items()])),
+        section("Environment", environment_table(facts["environment"])),
     )
     with replacing(folder / REPORT) as (file,):
         file.write_text(text, encoding="utf-8")
+
+
+def _published_table(standings: Sequence[Standing]) -> str:
+    """Our test results beside the published ones of systems with the same body; empty if there are none."""
+    rows = [
+        [
+            each.contestant.name,
+            each.shown("test"),
+            formatted(row.published, each.metric),
+            "-" if row.size is None else f"{row.size:g}M",
+            f"{row.system} ({row.citation})",
+        ]
+        for each in standings
+        for row in each.published()
+    ]
+    return table(("", "ours", "published", "its size", "system"), rows, True) if rows else ""
 
 
 def _note(text: str) -> str:
@@ -187,7 +195,7 @@ def _charts(metric: Metric, standings: Sequence[Standing]) -> str:
             [
                 Series(standing.contestant.name, [(cost, metric.scaled(value))], colour=i)
                 for i, (standing, cost) in enumerate(zip(standings, numbers, strict=True))
-                if (value := standing.mean("test")) is not None
+                if (value := standing.over_seeds("test")["mean"]) is not None
             ],
             label,
             metric.axis,

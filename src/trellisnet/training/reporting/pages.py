@@ -43,6 +43,8 @@ table { border-collapse: collapse; font-variant-numeric: tabular-nums; overflow-
 th, td { padding: .35rem .9rem .35rem 0; border-bottom: 1px solid var(--line); text-align: left; vertical-align: top; }
 th { font-weight: 500; }
 .numbers th + th, .numbers td + td { text-align: right; padding: .35rem 0 .35rem 1.4rem; }
+.numbers td + td { white-space: nowrap; }
+.numbers td:first-child { overflow-wrap: anywhere; min-width: 9rem; }
 .figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 24rem), 1fr)); gap: 1.5rem; }
 figure { margin: 0; max-width: 36rem; break-inside: avoid; }
 figcaption { font-size: .85rem; padding: 0 1rem; }

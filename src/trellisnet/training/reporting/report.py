@@ -44,7 +44,7 @@ def write_report(run: Run) -> Path:
         section("History", *(f"<p>This run was {escaped(sentence)}.</p>" for sentence in _history(run))),
         section("Repeat it", *_commands(run, summary)),
         section("Configuration", _configuration(run)),
-        section("Environment", _environment(summary.environment)),
+        section("Environment", environment_table(summary.environment)),
     )
     path = run.folder / REPORT
     with replacing(path) as (file,):
@@ -221,6 +221,7 @@ def _configuration(run: Run) -> str:
     return f"<details><summary>All values ({CONFIG})</summary>{verbatim(content)}</details>"
 
 
-def _environment(environment: Mapping[str, Any]) -> str:
+def environment_table(environment: Mapping[str, Any]) -> str:
+    """The facts about a run's machine and versions, without its command."""
     rows = [[name, "-" if value is None else value] for name, value in environment.items() if name != "command"]
     return table([], rows) if rows else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -79,6 +80,16 @@ class Summary:
         return [found.get(split, {}).get(name, {}).get(str(metric)) for split in ("valid", "test")]
 
 
+def over_seeds(summaries: Sequence[Summary], split: str, metric: Metric) -> dict[str, Any]:
+    """A metric of each finished run, the mean, and the standard deviation; None where there are too few runs."""
+    found = [value for summary in summaries if (value := summary.final(split, metric)) is not None]
+    return {
+        "values": found,
+        "mean": statistics.mean(found) if found else None,
+        "spread": statistics.stdev(found) if len(found) > 1 else None,
+    }
+
+
 def summarise(run: Run) -> Summary:
     """Read a run's folder."""
     entries = run.metrics()
@@ -123,6 +134,12 @@ def formatted(value: float | None, metric: Metric | None) -> str:
     ('98.13 %', '-')
     """
     return "-" if value is None or metric is None else metric.formatted(value)
+
+
+def shown_over_seeds(found: Mapping[str, Any], metric: Metric) -> str:
+    """The result of `over_seeds` in the paper's format: the mean, and after ± the standard deviation."""
+    around = "" if found["spread"] is None else f" ± {metric.formatted(found['spread'])}"
+    return formatted(found["mean"], metric) + around
 
 
 def formatted_count(parameters: float | None) -> str:
