@@ -94,10 +94,11 @@ def depth_costs() -> list[dict[str, Any]]:
         nets = {str(depth): _deep(path, depth, inputs, hidden) for depth in depths}
         seconds = interleaved({name: _training(net, x) for name, net in nets.items()}, 1, time.process_time)
         for depth in depths:
-            row = {"path": path, "depth": depth, "µs per token": 1e6 * seconds[str(depth)] / (steps * batch)}
-            peak = in_own_process(__file__, path, str(depth))
-            rows.append({**row, "kB per token": peak / 1024 / (steps * batch)})
-    return [{**row, **{name: round(row[name], 1) for name in row if " per " in name}} for row in rows]
+            microseconds = 1e6 * seconds[str(depth)] / (steps * batch)
+            kilobytes = in_own_process(__file__, path, str(depth)) / 1024 / (steps * batch)
+            rows.append({"path": path, "depth": depth, "µs per token": round(microseconds, 1)})
+            rows[-1]["kB per token"] = round(kilobytes, 1)
+    return rows
 
 
 def _deep(path: str, depth: int, inputs: int, hidden: int) -> nn.Module:
