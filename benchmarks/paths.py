@@ -1,8 +1,9 @@
-"""The three ways through the grid: training step and stream beside an LSTM, and memory at the fixed point."""
+"""The three ways through the grid: training step and stream beside an LSTM, costs over depth, and the fixed point."""
 
 from __future__ import annotations
 
 import sys
+import time
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from trellisnet import TrellisNet
 # input, width, steps, batch: the small character model, the small word model, and `full` of the other benchmarks
 SHAPES = ((64, 256, 64, 32), (128, 400, 40, 32), (200, 600, 128, 8))
 ITERATIONS = 30  # of the fixed point
+DEPTHS = {"LSTM": (1, 2, 4), "sweeps": (1, 2, 4, 8), "layers": (1, 2, 4, 8, 16, 32), "steps": (1, 2, 4, 8)}
 
 
 def contestants(inputs: int, hidden: int) -> dict[str, nn.Module]:
@@ -84,6 +86,30 @@ def _rows(shape: str, nets: dict[str, nn.Module], seconds: dict[str, float]) -> 
     ]
 
 
+def depth_costs() -> list[dict[str, Any]]:
+    """Processor time and memory of a training step per token, for each path and depth, at the first of the shapes."""
+    inputs, hidden, steps, batch = SHAPES[0]
+    x, rows = torch.randn(steps, batch, inputs), []
+    for path, depths in DEPTHS.items():
+        nets = {str(depth): _deep(path, depth, inputs, hidden) for depth in depths}
+        seconds = interleaved({name: _training(net, x) for name, net in nets.items()}, 1, time.process_time)
+        for depth in depths:
+            microseconds = 1e6 * seconds[str(depth)] / (steps * batch)
+            kilobytes = in_own_process(__file__, path, str(depth)) / 1024 / (steps * batch)
+            rows.append({"path": path, "depth": depth, "µs per token": round(microseconds, 1)})
+            rows[-1]["kB per token"] = round(kilobytes, 1)
+    return rows
+
+
+def _deep(path: str, depth: int, inputs: int, hidden: int) -> nn.Module:
+    return nn.LSTM(inputs, hidden, depth) if path == "LSTM" else TrellisNet(inputs, hidden, depth, path=path)
+
+
+def _deep_step(path: str, depth: int, small: bool) -> Step:
+    inputs, hidden, steps, batch = (2, 4, 4, 2) if small else SHAPES[0]
+    return _training(_deep(path, depth, inputs, hidden), torch.randn(steps, batch, inputs))
+
+
 def fixed_point() -> list[dict[str, Any]]:
     """Peak memory of a training step: 30 layers stored, and 30 iterations with gradients through the last ones."""
     names = ("stored", "recomputed", *(f"fixed point, gradients through {n}" for n in (4, 1)))
@@ -104,4 +130,5 @@ def _fixed_point_step(name: str, small: bool) -> Step:
 
 
 if __name__ == "__main__":
-    print(own_peak(lambda small: _fixed_point_step(sys.argv[1], small)))
+    name, *depth = sys.argv[1:]
+    print(own_peak(lambda small: _deep_step(name, int(depth[0]), small) if depth else _fixed_point_step(name, small)))

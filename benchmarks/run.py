@@ -18,7 +18,7 @@ from torch import Tensor
 from language import generation, vocabulary
 from loop import loop
 from measure import executed_products, interleaved, peak_memory, products, share_of_peak, training_step
-from paths import fixed_point, streaming_paths, training_paths
+from paths import depth_costs, fixed_point, streaming_paths, training_paths
 from peers import SHAPES, PlainTrellis, Shape
 from trellisnet import TrellisNet
 
@@ -127,6 +127,7 @@ def main() -> None:
         "streaming": streaming,
         "training-paths": training_paths,
         "streaming-paths": streaming_paths,
+        "depth-costs": depth_costs,
         "fixed-point": fixed_point,
         "generation": generation,
         "vocabulary": vocabulary,
@@ -137,11 +138,12 @@ def main() -> None:
         sys.exit(f"unknown section {', '.join(sorted(unknown))}: choose from {', '.join(sections)}")
     path = Path(__file__).with_name("results.json")
     results = json.loads(path.read_text()) if path.exists() else {}
-    results["machine"] = {
-        "processor": processor(),
-        "threads": torch.get_num_threads(),
-        "torch": torch.__version__,
-    }
+    if chosen == list(sections):  # sections that are measured alone may be another machine's: the pages name it
+        results["machine"] = {
+            "processor": processor(),
+            "threads": torch.get_num_threads(),
+            "torch": torch.__version__,
+        }
     for name in chosen:
         results[name] = sections[name]()
         show(name, results[name])

@@ -6,13 +6,14 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+import depth_study
 from field import CONTESTS, vowels
 from measure import executed_products, interleaved, products, share_of_peak, training_step
 from peers import PIXELS, PlainTrellis, Shape
 from reference import assert_close, gradients
 from soak import soak
 from tokenise import CONTESTANTS, write_corpus
-from trellisnet import TrellisNet
+from trellisnet import TrellisLM, TrellisNet
 from trellisnet.commands.versus import read_entries
 
 SMALL = Shape("small", 3, 5, 6, 11, 2, tail=4, dilation=(1, 2))
@@ -88,3 +89,21 @@ def test_every_contest_of_the_field_can_be_held(name, tmp_path, capsys):
     bodies = {entry.config.model.body for entry in entries}
     assert {"trellis", "lstm", "gru", "tcn", "qrnn", "transformer", "lru", "min-gru"} <= bodies
     assert {"layers", "sweeps"} <= {getattr(entry.config.model, "path", None) for entry in entries}
+
+
+def test_one_net_is_measured_at_every_depth(monkeypatch):
+    for name, value in (("ROUNDS", 1), ("STREAMED", 2), ("COLUMNS", 2), ("WINDOW", 10), ("CHARACTERS", 4)):
+        monkeypatch.setattr(depth_study, name, value)
+    lm, ids = TrellisLM(7, 4, 6, 2, path="sweeps").eval(), torch.randint(7, (40,))
+    times = depth_study.streamed(lm, [("sweeps", 1), ("layers", 30), ("steps", 2)])
+    assert 0 < times[0] < times[1]
+    deep = [depth_study.quality(lm, ids, path, 40) for path in depth_study.DEPTHS]
+    assert deep == pytest.approx([deep[0]] * 3)  # all paths meet
+    assert depth_study.quality(lm, ids, "layers", 1) != pytest.approx(deep[0], rel=1e-4)
+    for path in depth_study.DEPTHS:
+        found = depth_study.changes(lm, ids, path)
+        assert len(found) == depth_study.SHOWN
+        assert found[-1] < 0.1 * found[0]
+    rows = depth_study.iterations(lm, ids)
+    assert [len(row["iterations"]) for row in rows] == [4] * len(depth_study.TOLERANCES)
+    assert sum(rows[0]["iterations"]) <= sum(rows[-1]["iterations"])

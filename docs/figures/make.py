@@ -10,6 +10,7 @@ from pathlib import Path
 
 import charts
 import concepts
+import depths
 import heads
 import histories
 import tables
@@ -31,6 +32,12 @@ FIGURES: dict[str, Callable[[], str]] = {
     "training-time": charts.training,
     "training-memory": charts.memory,
     "streaming": charts.streaming,
+    "depth-quality": depths.quality,
+    "depth-cost": depths.cost,
+    "convergence": depths.convergence,
+    "iterations": depths.iterations,
+    "depth-time": depths.time_per_token,
+    "depth-memory": depths.memory_per_token,
 }
 
 

@@ -74,3 +74,14 @@ def test_a_net_without_tolerance_for_change_uses_all_its_layers():
     net = make(tolerance=0.0)
     _, state = net(torch.randn(6, 2, 2), depth="converged", max_depth=30)
     assert state.iterations == (30,)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit", "ignore::torch.jit.TracerWarning")
+@pytest.mark.parametrize("path", ["layers", "sweeps", "steps"])
+def test_a_fixed_point_cannot_be_exported(path):
+    net, x = make(path=path, tolerance=1e-3), torch.randn(4, 2, 2)
+    for trace in (lambda: torch.export.export(net, (x,)), lambda: torch.jit.trace(net, (x,))):
+        with pytest.raises(ValueError, match=r"tolerance cannot be exported.* set net.tolerance = None"):
+            trace()
+    net.tolerance = None
+    assert_close(torch.export.export(net, (x,)).module()(x)[0], net(x)[0])

@@ -148,11 +148,18 @@ def test_aux_of_a_depth_without_aux_levels_is_empty():
         {"groups": (2, 1, 3), "output_size": 3},
         {"groups": (2, 1, 3), "output_size": 4, "dilation": (3, 1, 2)},
         {"groups": (2, 1, 3)},
+        {"hidden_taps": 1, "kernel_size": 3},
+        {"hidden_taps": 0},
+        *(
+            {"cell": "coupled", "hidden_taps": 0, "kernel_size": 4, "dilation": dilation, "inject_every": every}
+            for dilation in (1, (1, 2, 5), (1, 1, 9, 1))
+            for every in (1, 3)
+        ),
     ],
     ids=str,
 )
 def test_receptive_field_by_perturbation(options):
-    net = make(cell="tanh", **options)
+    net = make(**{"cell": "tanh", **options})
     steps = net.receptive_field + 5
     x = torch.randn(steps, 1, 2, requires_grad=True)
     y, _ = net(x, tail=1)

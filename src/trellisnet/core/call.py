@@ -50,6 +50,7 @@ class Call:
     picked: AnyRows | None  # which of the computed steps are returned, per sequence if they differ; None: all
     path: str = "layers"
     starts: bool = False  # whether level 0 is given (`Inputs.start_h`)
+    repeats: int = 0  # iterate the one layer until it converges, at most n times, without gradients; 0: no iteration
     tolerance: float | None = None  # stop when a layer changes no hidden state by more; the depth is the most layers
     phantom_layers: int = 0  # with a tolerance: the last n layers have gradients
     _derived: dict[Any, Any] = field(default_factory=dict)
@@ -160,8 +161,6 @@ class Injections:
         self.rows: list[tuple[Rows, ...]] = []  # per injection and tap: rows of `Inputs.x`
         self.of_layer: list[int | None] = []  # the injection of each layer; None: the input does not enter it
         self.lengths: list[int] = []  # the steps of each injection
-        # whether the product of an injection is computed once for all layers that add it
-        self.shared = call.input_size * call.input_taps > NARROW
         numbers: dict[int, int] = {}  # by dilation
         for i, layer in enumerate(call.plan.layers):
             if i % call.inject_every:
@@ -172,6 +171,9 @@ class Injections:
                 self.rows.append(_input_rows(call, i))
                 self.lengths.append(layer.rows)
             self.of_layer.append(numbers[layer.dilation])
+        # whether the product of an injection is computed once for all layers that add it, if any do so again
+        again = call.repeats or len(self.of_layer) - self.of_layer.count(None) > len(self.rows)
+        self.shared = bool(again) and call.input_size * call.input_taps > NARROW
 
     def gather(self, x: Tensor) -> list[Tensor]:
         """What each injection multiplies: (n, B, input taps * C)."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from trellisnet.core.batch import Sequences
+from trellisnet.core.batch import Sequences, is_exporting
 from trellisnet.core.call import Call
 from trellisnet.core.cells import AffineCell
 from trellisnet.core.checks import boolean, layer_count, non_negative, one_of, positive_int
@@ -33,7 +33,7 @@ class Form:
     tolerance: float | None
     aux: bool
     starts: bool = False  # from a given level 0; only the last level's state is returned
-    all_rows: bool = False  # return all rows of that state
+    repeats: int = 0  # iterate one layer, at most n times, and return all steps of it as the state
 
     @property
     def solves(self) -> bool:
@@ -78,7 +78,12 @@ def read_form(
 
 
 def _check_fixed_point(net: TrellisNet, aux: bool) -> None:
-    """Raise a ValueError if the layers of a net are not all the same map, so that there is no fixed point."""
+    """Raise a ValueError if the layers of a net are not all the same map, or a program is traced, which cannot wait."""
+    if is_exporting() or torch._C._get_tracing_state() is not None:
+        raise ValueError(
+            "depth='converged' and tolerance cannot be exported, because the number of layers depends on the values of "
+            f"x: set net.tolerance = None, so that it is num_layers = {net.num_layers}, or give a depth"
+        )
     asked = "depth='converged' and tolerance need"
     if len(set(net.dilation)) > 1:
         raise ValueError(f"{asked} one dilation for all layers, got dilation={net.dilation}")
@@ -157,6 +162,7 @@ def plan_call(net: TrellisNet, sequences: Sequences, state: TrellisState | None,
         picked=picked,
         path=form.path,
         starts=form.starts,
+        repeats=form.repeats,
         tolerance=form.tolerance,
         phantom_layers=min(net.phantom_layers, depth),
     )
@@ -166,7 +172,7 @@ def _ends(net: TrellisNet, sequences: Sequences, plan: Plan, form: Form) -> tupl
     """The rows of the state to return, per level from the last one on down."""
     if not plan.whole:
         return ()
-    if form.all_rows:
+    if form.repeats:
         return (slice(plan.spans[-1], plan.levels[-1].rows),)
     ends = net.state_form.ends(plan, sequences.lengths, sequences.x.device)
     return ends[-1:] if form.starts else ends

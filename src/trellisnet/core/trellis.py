@@ -20,7 +20,6 @@ from trellisnet.core.forms import Form, PlannedCalls, read_form
 from trellisnet.core.kernel import DenseKernel, Drop, Kernel, MixedGroupKernel, Weights
 from trellisnet.core.options import PATHS, TrellisOptions, declared_by
 from trellisnet.core.precision import floating_dtype, without_autocast
-from trellisnet.core.solver import Levels, solve
 from trellisnet.core.state import AnyState, StateForm, TrellisState, as_state
 from trellisnet.core.taps import Reader
 
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
 
 N = TypeVar("N", bound="TrellisNet")
 _Given = tuple[Weights, Tensor, TrellisState | None, Tensor | None]  # what a call computes with, x among it
+_Start = tuple[Tensor | None, Tensor | None]  # hidden state and memory of level 0
 
 
 @dataclass(eq=False, repr=False)
@@ -119,6 +119,10 @@ class TrellisNet(TrellisOptions, nn.Module):
         spans = self.state_form.spans(self.num_layers if depth is None else layer_count("depth", depth))
         if (path or self.path) != "layers":
             return None
+        if self.hidden_taps == 0:  # only memories connect the layers, one dilation each
+            last, passed = len(spans) - 1, self.state_form.dilations(len(spans))
+            entered = [i for i in range(0, last + 1, self.inject_every) if i == last or self.cell.has_memory]
+            return 1 + max((spans[i] + sum(passed[i + 1 :]) for i in entered), default=0)
         if self.groups is None or self.state_form.window > 1:
             return 1 + sum(spans)
         # the input enters group 1 at the newest tap only, and a layer that crosses to the next group looks no further
@@ -278,18 +282,15 @@ class TrellisNet(TrellisOptions, nn.Module):
         results = [sequences.restore(output, whole=tail is None) for output in outputs]
         return results[0], after, *results[1:]
 
-    def _solve(self, sequences: Sequences, state: TrellisState | None, form: Form, given: _Given) -> tuple[Levels, int]:
-        """Run layers until they converge; return the last level at all steps, and the number of layers."""
-        one_layer = replace(form, depth=1, starts=True, all_rows=True)
+    def _solve(self, sequences: Sequences, state: TrellisState | None, form: Form, given: _Given) -> tuple[_Start, int]:
+        """Iterate all but the last layers of a call; return the last level at all steps, and the number of layers."""
+        most = form.depth - min(self.phantom_layers, form.depth)
+        if not most:
+            return (None, None), 0
+        one_layer = replace(form, depth=1, starts=True, repeats=most)
         call = self._calls.planned(self, sequences, state, None, one_layer)
-
-        def layer(below: Levels) -> Levels:
-            (_, _, h, c), _ = run(call, *given, below, self._reader)
-            return h, c
-
-        zeros = torch.zeros(*sequences.x.shape[:2], self.hidden_size, dtype=call.dtype, device=call.device)
-        assert form.tolerance is not None
-        return solve(layer, zeros, form.tolerance, form.depth - min(self.phantom_layers, form.depth))
+        (_, _, h, c), (count,) = run(call, *given, reader=self._reader)
+        return (h, c), count
 
     def _mask(self, x: Tensor) -> Tensor | None:
         if not (self.training and self.hidden_dropout):

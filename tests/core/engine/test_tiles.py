@@ -6,7 +6,7 @@ import torch
 from trellisnet import TrellisNet
 from trellisnet.core.batch import read_sequences
 from trellisnet.core.engine.tiles import Tiling, cut
-from trellisnet.core.forms import Form, plan_call
+from trellisnet.core.forms import Form
 
 
 @pytest.mark.parametrize("paired", [True, False])
@@ -37,7 +37,7 @@ def test_rows_of_tiles_are_those_of_the_plan(monkeypatch, call, paired):
     monkeypatch.setattr("trellisnet.core.engine.pairs.PAIRED_WIDTH", 1)
     net = TrellisNet(3, 5, 4, dilation=(1, 2, 1))
     sequences = read_sequences(torch.randn(9, 2, 3), call.get("lengths"), False, 3)
-    call = plan_call(net, sequences, None, call.get("tail"), Form("layers", 4, None, False))
+    call = net._calls.planned(net, sequences, None, call.get("tail"), Form("layers", 4, None, False))
     plan = call.plan
     for i, tiles in enumerate(call.derive(Tiling).layers):
         above = torch.tensor([*plan.levels[i + 1].context, *plan.levels[i + 1].steps])

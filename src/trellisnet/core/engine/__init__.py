@@ -8,6 +8,7 @@ Every call is a `Call` (what is asked, all but the tensors) and `Inputs` (the te
   `storage.py` what is kept where, and `restore.py` recomputes what is not.
 - `step.py`: one step of a stream, without gradients.
 - `steps.py`: step after step in time.
+- `solver.py`: one layer, again and again, until it converges.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from torch import Tensor
 
 from trellisnet.core.call import Call, Inputs, Outputs, make_inputs
 from trellisnet.core.cells import InPlaceCell
-from trellisnet.core.engine import plain, step, steps
+from trellisnet.core.engine import plain, solver, step, steps
 from trellisnet.core.engine.backward import backward
 from trellisnet.core.engine.forward import forward
 from trellisnet.core.engine.storage import Kept, Layout, drop_buffer, give_buffer, take_buffer
@@ -44,9 +45,13 @@ def run(
     `reader` makes the taps of a net that does not read as the paper does.
 
     Returns the output (n, B, output), the outputs of inner levels (levels, n, B, output), and h and c of the state; and
-    per step the layers that it needed to converge, where each step is solved on its own.
+    the number of layers until convergence: one number, or by steps one per step.
     """
     inputs = make_inputs(call, weights, x, state, mask, start)
+    if call.repeats:
+        if reader is not None or needs_ordinary_operations(call):
+            return solver.solve(call, inputs, reader)
+        return solver.solve_in_place(call, inputs)
     if reader is not None:
         return plain.run(call, inputs, reader(call, inputs)), ()
     if call.path == "steps":

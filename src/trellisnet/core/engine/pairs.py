@@ -36,7 +36,7 @@ def paired_layers(call: Call) -> tuple[bool, ...]:
     possible = call.device.type == "cpu" and len(call.blocks) == 1 and len(call.blocks[0].terms) == 2
     least, wide = PAIRED / (call.batch * call.width), call.width >= PAIRED_WIDTH
     return tuple(
-        possible and wide and i > 0 and layer.rows >= least and layer.reads_neighbours
+        possible and wide and (i > 0 or call.starts) and layer.rows >= least and layer.reads_neighbours
         for i, layer in enumerate(call.plan.layers)
     )
 

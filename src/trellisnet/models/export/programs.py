@@ -116,6 +116,8 @@ class Program(nn.Module):
         try:
             with torch.no_grad(), quiet():
                 return torch.export.export(self, tuple(self.examples.values()), dynamic_shapes=(tuple(dynamic),))
+        except ValueError:
+            raise  # a check of an argument, which says what to do
         except Exception as error:
             where = _own_code(error)
             if any("DataDependent" in kind.__name__ for kind in _kinds(error)):
