@@ -1,9 +1,9 @@
 """Classifiers of sequences on the datasets inside the wheel of aeon, which must be installed; nothing is downloaded.
 
-    python benchmarks/archives.py [DATASET ...] [--seed 0] [--dtw]
+    python benchmarks/archives.py [DATASET ...] [--seed 0] [--methods trellis dtw]
 
-For each dataset: the accuracy of `TrellisSequenceClassifier` with its defaults on sequences of raw length; with `--dtw`
-that of aeon's 1-nearest neighbour with dynamic time warping; and the published results that the wheel contains, for the
+For each dataset: the accuracy of `TrellisSequenceClassifier` with its defaults on sequences of raw length; that of
+aeon's 1-nearest neighbour with dynamic time warping; and the published results that the wheel contains, for the
 same training and test split. One thread, seconds of CPU time.
 """
 
@@ -15,22 +15,23 @@ import time
 from pathlib import Path
 from typing import Any
 
+import aeon
 import numpy as np
 import torch
+from aeon.classification.distance_based import KNeighborsTimeSeriesClassifier
+from aeon.datasets import load_from_ts_file
+
+from trellisnet.sklearn import TrellisSequenceClassifier
 
 DATASETS = ("JapaneseVowels", "GunPoint", "ArrowHead", "ItalyPowerDemand", "PickupGestureWiimoteZ", "PLAID")
 
 
 def home() -> Path:
-    import aeon
-
     return Path(aeon.__file__).parent
 
 
 def read(name: str, part: str) -> tuple[list[Any], Any]:
     """The sequences (T, C) of a part and their classes."""
-    from aeon.datasets import load_from_ts_file
-
     x, y = load_from_ts_file(str(home() / "datasets" / "data" / name / f"{name}_{part}.ts"))
     return [np.ascontiguousarray(np.asarray(row).T) for row in x], np.asarray(y)
 
@@ -46,9 +47,14 @@ def published(name: str) -> dict[str, float]:
     return found
 
 
-def dtw(x: list[Any], y: Any, new: list[Any], truth: Any) -> str:
-    from aeon.classification.distance_based import KNeighborsTimeSeriesClassifier
+def trellis(x: list[Any], y: Any, new: list[Any], truth: Any, seed: int) -> str:
+    start = time.process_time()
+    estimator = TrellisSequenceClassifier(random_state=seed, verbose=1).fit(x, y)
+    accuracy = estimator.score(new, truth)
+    return f"trellis {accuracy:.4f} ({estimator.readout_}, {time.process_time() - start:.0f} s)"
 
+
+def dtw(x: list[Any], y: Any, new: list[Any], truth: Any, seed: int) -> str:
     start = time.process_time()
     nearest = KNeighborsTimeSeriesClassifier(n_neighbors=1, distance="dtw")
     nearest.fit([row.T for row in x], y)
@@ -56,28 +62,23 @@ def dtw(x: list[Any], y: Any, new: list[Any], truth: Any) -> str:
     return f"1-NN DTW {accuracy:.4f} ({time.process_time() - start:.0f} s)"
 
 
+METHODS = {"trellis": trellis, "dtw": dtw}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("datasets", nargs="*", default=DATASETS)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--dtw", action="store_true")
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
-    from trellisnet.sklearn import TrellisSequenceClassifier
-
     for name in arguments.datasets:
         if not (home() / "datasets" / "data" / name).is_dir():
             print(f"{name}: not in the wheel of aeon; published {published(name)}", flush=True)
             continue
         (x, y), (new, truth) = read(name, "TRAIN"), read(name, "TEST")
-        start = time.process_time()
-        estimator = TrellisSequenceClassifier(random_state=arguments.seed, verbose=1).fit(x, y)
-        accuracy = estimator.score(new, truth)
-        seconds = time.process_time() - start
-        results = [f"trellis {accuracy:.4f} ({estimator.readout_}, {seconds:.0f} s)"]
-        if arguments.dtw:
-            results.append(dtw(x, y, new, truth))
+        results = [METHODS[method](x, y, new, truth, arguments.seed) for method in arguments.methods]
         print(f"{name}: {', '.join(results)}; published {published(name)}", flush=True)
 
 

@@ -95,7 +95,7 @@ class TrellisSequenceClassifier(ClassifierMixin, _SequenceEstimator):  # type: i
         else:
             self.classes_ = np.unique(y)
         if len(self.classes_) < 2:
-            raise ValueError(f"y must have at least two classes, got 1 class: {self.classes_[0]!r}")
+            raise ValueError(f"y must have at least two classes, got 1 class: {self.classes_.tolist()[0]!r}")
         labels = np.searchsorted(self.classes_, y)
         self._fit_scale(rows)
         self._train(
