@@ -34,7 +34,7 @@ def commands(page):
     return [words for line in text.splitlines() if (words := shlex.split(line, comments=True))]
 
 
-NEEDS = {"docs/transformers.md": "transformers"}  # pages whose Python needs an extra
+NEEDS = {"docs/sklearn.md": "sklearn", "docs/transformers.md": "transformers"}  # pages whose Python needs an extra
 
 
 def run_python(page):

@@ -214,6 +214,10 @@ def wrong(x, i, value):
             lambda m, x, y: m.set_params(validation_fraction=1.5).fit(x, y),
             "validation_fraction must be below 1, got 1.5",
         ),
+        (
+            lambda m, x, y: m.set_params(model_options={"aux_every": 1}).fit(x, y),
+            "aux_every and reconstruct_steps need a read-out that is chosen, got readout='auto'",
+        ),
         (lambda m, x, y: m.set_params(members=0).fit(x, y), "members must be an integer >= 1, got 0"),
         (lambda m, x, y: m.set_params(device="gpu9").fit(x, y), "device 'gpu9' cannot be used"),
     ],

@@ -33,6 +33,8 @@ Build = Callable[..., SequenceModel]  # from the options of a trellis network
 class TrellisEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """An ensemble of small trellis networks: the options, training and prediction of all estimators."""
 
+    members_: list[Any]
+    n_channels_: int
     _bidirectional = True  # unless `model_options` says otherwise
 
     def __init__(

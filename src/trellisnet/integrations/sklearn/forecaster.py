@@ -41,6 +41,8 @@ class TrellisForecaster(TrellisEstimator):
         readout_, validation_loss_, n_epochs_, input_scale_: as of `TrellisSequenceClassifier`.
     """
 
+    window_: int
+    horizon_: int
     _bidirectional = False  # the last steps of the window matter most, and half the work is enough
 
     def __init__(

@@ -35,9 +35,11 @@ class Member(nn.Module):
     def __init__(self, models: Sequence[SequenceModel]) -> None:
         super().__init__()
         first, *others = models
+        if others and (first.aux_weight or first.reconstruction is not None):
+            raise ValueError("aux_every and reconstruct_steps need a read-out that is chosen, got readout='auto'")
         for model in others:
             model.net, model.reverse = first.net, first.reverse
-        self.models = nn.ModuleList(models)
+        self.models: Any = nn.ModuleList(models)
 
     def losses(self, batch: Batch) -> list[Tensor]:
         """The loss of a batch, per model."""

@@ -158,7 +158,7 @@ def make_program(model: Pretrained, length: int | None, lengths: bool) -> Progra
             raise ValueError(f"export needs weights in float32: call model.float(), got {parameter.dtype}")
     if getattr(model, "reverse", None) is not None:
         raise ValueError("export needs a model that reads forwards only: got a model with bidirectional=True")
-    if length is None and getattr(model, "pooling", None) is not None:
+    if length is None and isinstance(model, SequenceModel) and model.pooling is not None:
         raise ValueError(
             f"a stream needs a model with readout='last', got {model.options.readout!r}: export sequences of a stated "
             "length"
