@@ -94,7 +94,9 @@ class TrellisEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         share = positive("validation_fraction", self.validation_fraction)
         if share >= 1:
             raise ValueError(f"validation_fraction must be below 1, got {share}")
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        if not self._continues():  # else the same rows stay held out
+            self.seed_ = int(check_random_state(self.random_state).randint(2**31 - 1))
+        seed = self.seed_
         device = str(choose_device(self.device, option="device"))
         before = self.members_ if self._continues() else None
         count = len(before) if before else self._chosen("members", self._default_members(len(rows)))
