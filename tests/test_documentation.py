@@ -35,7 +35,7 @@ def commands(page):
 
 
 ABOUT_PROCESSES = "docs/tutorials/scaling.md"
-NEEDS = {"docs/transformers.md": "transformers"}  # pages whose Python needs an extra
+NEEDS = {"docs/sklearn.md": "sklearn", "docs/transformers.md": "transformers"}  # pages whose Python needs an extra
 
 
 def run_python(page):

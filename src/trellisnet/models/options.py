@@ -23,6 +23,7 @@ from trellisnet.core.checks import (
 
 HISTORIES = ("carry", "repackage", "discard")
 DISTRIBUTIONS = ("normal", "student-t")
+READOUTS = ("last", "mean", "max", "attention")
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -61,6 +62,9 @@ class SequenceOptions(ModelOptions):
             the loss is the pinball loss.
         distribution: of a regressor: predict a distribution of every value, "normal" or "student-t"; the loss is the
             negative log-likelihood.
+        readout: of a model with one answer per sequence: what it reads of the body's output: "last", the last step, of
+            which a trellis computes only the cells that it needs; "mean" or "max" over the steps; or "attention", a
+            mean with learned weights.
     """
 
     bidirectional: bool = False
@@ -69,9 +73,11 @@ class SequenceOptions(ModelOptions):
     reconstruct_size: int | None = None
     quantiles: Sequence[float] | None = None
     distribution: str | None = None
+    readout: str = "last"
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self.readout = one_of("readout", self.readout, READOUTS)
         if self.quantiles is not None:
             self.quantiles = quantile_levels("quantiles", self.quantiles)
         if self.distribution is not None:

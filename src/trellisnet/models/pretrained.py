@@ -207,7 +207,9 @@ class Pretrained(nn.Module, ABC):
         if version not in range(1, VERSION + 1):
             raise ValueError(f"{path} has format_version {version!r}, this version of trellisnet reads 1 to {VERSION}")
         import_module("trellisnet.models.trellis")  # its models are subclasses, known once they are imported
-        kinds = {kind.__name__: kind for kind in (cls, *cls.__subclasses__())}
+        kinds: dict[str, type[Self]] = {}
+        for each in (cls, *cls.__subclasses__()):
+            kinds.setdefault(each.__name__, each)  # `torch.export` makes subclasses of the same name
         kind = kinds.get(config.get("model"))
         if kind is None or not isinstance(config.get("arguments"), dict):
             expected = " or ".join(map(repr, kinds))

@@ -17,11 +17,12 @@ from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 from trellisnet.core.checks import boolean, positive_int
 from trellisnet.core.precision import without_autocast
 from trellisnet.models.bidirectional import Lengths, run_both, run_both_depths, twin_of
-from trellisnet.models.body import State, at_ends, check_body, detach, register_output
+from trellisnet.models.body import BodyOutput, State, at_ends, check_body, detach, register_output
 from trellisnet.models.distributions import spread_for
 from trellisnet.models.dropout import channel_mask, masked
 from trellisnet.models.heads.base import affine, at_least_single, to_compute
 from trellisnet.models.options import SequenceOptions, aux_weight_for, split_options
+from trellisnet.models.pooling import Pooling
 from trellisnet.models.pretrained import Pretrained
 from trellisnet.models.reconstruction import reconstruction_for
 
@@ -51,7 +52,7 @@ register_output(SequenceOutput)
 
 
 class SequenceModel(Pretrained):
-    """A body and a linear map of its output, at the last step of each sequence or at every step.
+    """A body and a linear map of its output: at every step, or of a summary of each sequence, by default its last step.
 
     A bidirectional model has a second body, `reverse`, which reads the sequences backwards.
     """
@@ -74,6 +75,10 @@ class SequenceModel(Pretrained):
                 raise ValueError(f"{name} belongs to regressors, got {chosen!r} for a {type(self).__name__}")
         self.spread = spread_for(self.options, values, where)
         self.readout = nn.Linear(features, values * (1 if self.spread is None else self.spread.size), **where)
+        if self.each_step and self.options.readout != "last":
+            got = f"{self.options.readout!r} for a {type(self).__name__} of every step"
+            raise ValueError(f"readout belongs to models with one answer per sequence, got {got}")
+        self.pooling = None if self.options.readout == "last" else Pooling(self.options.readout, features, **where)
         self.reconstruction = reconstruction_for(self.net, self.options, where)
 
     @abstractmethod
@@ -115,7 +120,9 @@ class SequenceModel(Pretrained):
         else:
             out = run_both(self.net, self.reverse, read, state, **options)
             told = reconstruction(steps_first, out.output, None if lengths is None else torch.as_tensor(lengths))
-            out = out if self.each_step else at_ends(out, lengths)
+            out = out if self._steps is None else at_ends(out, lengths)
+        if self.pooling is not None:
+            out = self.pooling.pooled(out, lengths)
         mask = channel_mask(out.output, self.options.output_dropout) if self.training else None
         prediction = self._read_out(masked(out.output, mask))
         result = SequenceOutput(prediction, state=detach(out.state))
@@ -144,6 +151,8 @@ class SequenceModel(Pretrained):
             x, lengths = _padded(x, lengths)
             options: dict[str, Any] = {"depths": depths, "lengths": lengths, "tail": self._steps}
             outputs = run_both_depths(self.net, self.reverse, x.transpose(0, 1), **options)
+            if self.pooling is not None:
+                outputs = [self.pooling(output, lengths) for output in outputs]
             results = [SequenceOutput(self._read_out(output)) for output in outputs]
             if targets is not None:
                 inside = None if lengths is None or not self.each_step else _not_padding(lengths, x)
@@ -164,15 +173,25 @@ class SequenceModel(Pretrained):
 
     @property
     def _steps(self) -> int | None:
-        """The number of last steps that predict; None: all."""
-        return None if self.each_step else 1
+        """The number of last steps of the body's output that are read; None: all."""
+        return None if self.each_step or self.pooling is not None else 1
 
     def wanted_steps(self, steps: int) -> int | None:
-        """How many of the last steps of a sequence of n steps predict; None: all."""
+        """How many of the last steps of a sequence of n steps are read; None: all."""
         return self._steps
 
+    def answer(self, output: Tensor, lengths: Lengths = None) -> Tensor:
+        """The prediction from the body's output at all steps (T, B, D), which models with the same body can share."""
+        if self.pooling is not None:
+            return self._read_out(self.pooling(output, lengths))
+        return self._read_out(output if self.each_step else at_ends(BodyOutput(output, None), lengths).output)
+
+    def loss_of(self, prediction: Tensor, targets: Tensor) -> Tensor:
+        """The loss of a prediction without padding."""
+        return self._loss(prediction, self._check_targets(targets, prediction), None)
+
     def _read_out(self, output: Tensor) -> Tensor:
-        """Map an output (T, B, D) to (B, T, values), or (1, B, D) to (B, values)."""
+        """Map an output (T, B, D) to (B, T, values), or a summary (1, B, D) to (B, values)."""
         with without_autocast(output.device.type):
             values = at_least_single(affine(to_compute(output), self.readout.weight, self.readout.bias))
         values = self.shaped(values)
@@ -208,8 +227,8 @@ def _not_padding(lengths: Sequence[int] | Tensor, x: Tensor) -> Tensor:
 class SequenceClassifier(SequenceModel):
     """A classifier with one label per sequence.
 
-    It reads the last step only. A body that accepts `tail` can compute less: a trellis computes the cells that this
-    step needs.
+    By default it reads the last step only. A body that accepts `tail` can then compute less: a trellis computes the
+    cells that this step needs.
 
     Args:
         body: a module that follows the protocol in `trellisnet.models.body`.
@@ -263,9 +282,9 @@ class SequenceRegressor(SequenceModel):
     spreads = True
 
     def __init__(self, body: nn.Module, num_values: int = 1, each_step: bool = False, **options: Any) -> None:
+        self.each_step = boolean("each_step", each_step)
         super().__init__(body, positive_int("num_values", num_values), options)
         self.num_values = num_values
-        self.each_step = boolean("each_step", each_step)
 
     def _arguments(self) -> dict[str, Any]:
         return {"num_values": self.num_values, "each_step": self.each_step, **vars(self.options)}

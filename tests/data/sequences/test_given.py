@@ -80,7 +80,7 @@ def test_splits_of_their_own():
         (X[None], [0], {}, r"x must be \(N, T, C\) or a list of \(T, 2\), of numbers, got float64 \(20, 6, 2\)"),
         ([X[0], X[0, :, :1]], [0, 1], {}, r"got float64 \(6, 1\) for x\[1\]"),
         ([X[0], X[0, :0]], [0, 1], {}, r"got float64 \(0, 2\) for x\[1\]"),
-        (X * np.nan, np.zeros(20, int), {}, r"x must be finite numbers, got others in x\[0\]"),
+        (X * np.nan, np.zeros(20, int), {}, r"x must be finite numbers, got nan in x\[0\]"),
         (X, np.full(20, np.nan), {}, "y must be finite numbers"),
         (X, np.arange(20) - 1, {}, "y must be labels in 0 .. 18, got -1 to 18"),
         (X, np.arange(20), {"classes": 9}, "y must be labels in 0 .. 8, got 0 to 19"),

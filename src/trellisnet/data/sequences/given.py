@@ -127,7 +127,7 @@ def read_sequences(name: str, x: Any) -> list[NDArray[np.float32]]:
             got = f"{row.dtype} {row.shape} for {name}[{i}]"
             raise ValueError(f"{name} must be (N, T, C) or a list of (T, {channels}), of numbers, got {got}")
         if not np.isfinite(row).all():
-            raise ValueError(f"{name} must be finite numbers, got others in {name}[{i}]")
+            raise ValueError(f"{name} must be finite numbers, got {row[~np.isfinite(row)][0]} in {name}[{i}]")
     return [row.astype(np.float32) for row in arrays]
 
 

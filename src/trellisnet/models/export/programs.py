@@ -44,6 +44,7 @@ class Program(nn.Module):
         self.model, self.length, self.with_lengths = model, length, lengths
         self.is_language = isinstance(model, LanguageModel)
         self.each_step = self.is_language or model.each_step
+        self.pooling = getattr(model, "pooling", None)
         self.names, self.structure, self.leaves = _state_form(model.net, length is None)
         self.examples = self._examples()
         with torch.no_grad():
@@ -92,10 +93,12 @@ class Program(nn.Module):
             state = self._state(others)
         elif self.with_lengths:
             (lengths,) = others
-        tail = None if self.each_step or self.length is None else 1
+        whole = self.each_step or self.length is None
+        tail = None if whole or self.pooling is not None else 1
         out = run_body(self.model.net, self.vectors(given), state, lengths=lengths, tail=tail)
-        values = self.read_out(out.output)
-        if tail is not None:
+        output = out.output if self.pooling is None else self.pooling(out.output, lengths)
+        values = self.read_out(output)
+        if not whole:
             return (values[0],)
         after = [leaf for leaf in pytree.tree_leaves(out.state) if isinstance(leaf, Tensor)]
         return values[0] if self.length is None else values.transpose(0, 1), *after
@@ -157,6 +160,11 @@ def make_program(model: Pretrained, length: int | None, lengths: bool) -> Progra
             raise ValueError(f"export needs weights in float32: call model.float(), got {parameter.dtype}")
     if getattr(model, "reverse", None) is not None:
         raise ValueError("export needs a model that reads forwards only: got a model with bidirectional=True")
+    if length is None and isinstance(model, SequenceModel) and model.pooling is not None:
+        raise ValueError(
+            f"a stream needs a model with readout='last', got {model.options.readout!r}: export sequences of a stated "
+            "length"
+        )
     if lengths and not accepts(model.net, "lengths"):
         raise ValueError(f"lengths=True needs a body with `lengths`, got {type(model.net).__name__}")
     plain = copy.deepcopy(model).eval()
