@@ -114,8 +114,8 @@ def is_exporting() -> bool:
 def _is_fixed(size: int) -> bool:
     """Whether a size is the same in all calls of an exported program.
 
-    Dynamic sizes are no integers, but in a strict export they seem to be. `torch.onnx.export` tries that after the other
-    kind, and would write a program for the example's size.
+    Dynamic sizes are no integers, but in a strict export they seem to be. `torch.onnx.export` tries that if the other
+    kind fails, and would write a program for the example's size.
     """
     from torch.fx.experimental import symbolic_shapes  # noqa: PLC0415  # slow to import
 
