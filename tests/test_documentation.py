@@ -34,7 +34,12 @@ def commands(page):
     return [words for line in text.splitlines() if (words := shlex.split(line, comments=True))]
 
 
-NEEDS = {"docs/transformers.md": "transformers"}  # pages whose Python needs an extra
+NEEDS = {  # pages that need an extra
+    "docs/export.md": "onnxscript",
+    "docs/trackers.md": "tensorboard",
+    "docs/transformers.md": "transformers",
+    "docs/tune.md": "optuna",
+}
 
 
 def run_python(page):
