@@ -1,10 +1,14 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: test fuzz demo docs figures bench bench-data lint clean
+.PHONY: test test-tools fuzz demo docs figures bench bench-data lint clean
 
 test: .venv/installed lint docs  ## linters, documentation and all tests
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal
+
+TOOLS := .venv-tools/bin
+test-tools: .venv-tools/installed  ## the doors whose packages are too large for `make test`, in an environment of their own
+	$(TOOLS)/python -m pytest -rs tests/training/test_trackers.py tests/models/test_pytrees.py tests/integrations/test_darts.py
 
 N ?= 10000
 SEED ?= 0
@@ -38,5 +42,14 @@ bench-data: .venv/installed  ## measure tokenisation; writes benchmarks/tokenise
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev,docs,bench]"
 	touch $@
 
+# it sees the packages of .venv, so that torch is installed once; what is added has no constraints
+PLACE := import sysconfig; print(sysconfig.get_path("purelib"))
+.venv-tools/installed: .venv/installed
+	$(PYTHON) -m venv .venv-tools
+	echo "import site; site.addsitedir('$$($(BIN)/python -c '$(PLACE)')')" > "$$($(TOOLS)/python -c '$(PLACE)')/main.pth"
+	$(TOOLS)/python -m pip install --quiet --upgrade pip
+	$(TOOLS)/python -m pip install --quiet darts lightning mlflow trackio wandb
+	touch $@
+
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist site
+	rm -rf .venv .venv-tools .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist site

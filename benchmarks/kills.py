@@ -45,7 +45,7 @@ def recipes(folder: Path) -> dict[str, list[str]]:
 
 
 def start(arguments: list[str], log: Path) -> int:
-    """Run the command `trellisnet train` in a forked process; return its number."""
+    """Run a command of trellisnet in a forked process; return its number."""
     child = os.fork()
     if child == 0:
         with log.open("a", encoding="utf-8") as file:
@@ -53,7 +53,7 @@ def start(arguments: list[str], log: Path) -> int:
             os.dup2(file.fileno(), 2)
         code = 1
         with contextlib.suppress(BaseException):
-            code = trellisnet(["train", *arguments])
+            code = trellisnet(arguments)
         os._exit(code)
     return child
 
@@ -61,7 +61,7 @@ def start(arguments: list[str], log: Path) -> int:
 def finish(arguments: list[str], log: Path) -> float:
     """Run to the end; return the seconds."""
     started = time.monotonic()
-    _, status = os.waitpid(start(arguments, log), 0)
+    _, status = os.waitpid(start(["train", *arguments], log), 0)
     if status:
         raise RuntimeError(f"`train {' '.join(arguments)}` failed: see {log}")
     return time.monotonic() - started
@@ -98,7 +98,7 @@ def main() -> None:
         shutil.rmtree(run, ignore_errors=True)
         again = [*tasks[name], "--to", str(run)]
         while own < PER_RUN:
-            child = start(again, log)
+            child = start(["train", *again], log)
             time.sleep(generator.random() * seconds[name])
             ended, status = os.waitpid(child, os.WNOHANG)
             if ended:

@@ -35,7 +35,13 @@ def commands(page):
 
 
 ABOUT_PROCESSES = "docs/tutorials/scaling.md"
-NEEDS = {"docs/sklearn.md": "sklearn", "docs/transformers.md": "transformers"}  # pages whose Python needs an extra
+NEEDS = {  # pages that need an extra
+    "docs/export.md": "onnxscript",
+    "docs/sklearn.md": "sklearn",
+    "docs/trackers.md": "tensorboard",
+    "docs/transformers.md": "transformers",
+    "docs/tune.md": "optuna",
+}
 
 
 def run_python(page):

@@ -88,6 +88,24 @@ def test_a_killed_study_loses_no_finished_trial(monkeypatch, capsys):
     assert results()["trials"] == after
 
 
+def test_a_process_killed_while_it_chooses_options(tmp_path):
+    """The trial has the first of its two options; the next process gives it the other that it would have had."""
+    space = read_space({"model.hidden_size": {"low": 2, "high": 99}, "training.learning_rate": [0.1, 0.2]}, "space")
+    halves = dict(list(space.items())[:1])
+    killed, whole = (Study(tmp_path / name, space, {}, MSE, "none", 2, 0) for name in ("killed", "whole"))
+    killed.space = halves
+    trial, lock = killed._claim(1)
+    lock.release()
+    assert set(trial.params) == set(halves)
+    killed.space = space
+    (again, again_lock), (expected, expected_lock) = killed._claim(1), whole._claim(1)
+    again_lock.release()
+    expected_lock.release()
+    assert again.number == trial.number == 0
+    assert again.params == expected.params
+    assert len(again.params) == 2
+
+
 def test_two_workers_share_a_study_and_worse_trials_are_pruned(monkeypatch, tmp_path):
     """The workers take turns in one process; a trial that one works on is not taken by the other."""
     space = read_space({"model.hidden_size": {"low": 2, "high": 9}}, "space")

@@ -97,6 +97,16 @@ def test_a_dynamic_time_axis_is_refused():
             torch.export.export(net, (x,), dynamic_shapes={"x": {0: steps}})
 
 
+@pytest.mark.filterwarnings("ignore")  # of torch and onnxscript
+def test_a_dynamic_time_axis_is_no_fixed_one_in_an_onnx_file():
+    """torch tries several ways to trace a net; one of them would write a file for five steps, and say nothing."""
+    pytest.importorskip("onnxscript", reason="needs the extra export")
+    net, x = TrellisNet(3, 6, 1).float(), torch.randn(5, 3, 3, dtype=torch.float32)
+    shapes = {"x": {0: torch.export.Dim("steps")}}
+    with pytest.raises(torch.onnx.errors.OnnxExporterError, match="time axis of x cannot be dynamic"):
+        torch.onnx.export(net, (x,), dynamic_shapes=shapes, dynamo=True, verbose=False)
+
+
 def test_a_state_is_no_frozen_dataclass(lm):
     """Lightning writes to the fields of copies of the dataclasses that a model returns."""
     state = lm(torch.randint(11, (2, 6))).state

@@ -222,3 +222,33 @@ def test_train_and_resume_by_command(table, tmp_path, capsys):
     both = ["train", "my-series", *flags, str(tmp_path / "wrong"), "--model.distribution", "normal"]
     assert main(both) == 2
     assert "quantiles and distribution cannot both be chosen" in capsys.readouterr().err
+
+
+def test_quantiles_and_backtests_with_columns_that_are_known_ahead(table, tmp_path):
+    """The window of a column that is known ahead ends at the last step to forecast."""
+    options = {**OPTIONS, "path": table, "future": "heat", "season": None}
+    given = {name: value for name, value in options.items() if value is not None}
+    run = fit(TrellisRegressor(2, 6, 3, num_values=3, quantiles=LEVELS), given, CONFIG, tmp_path / "run")
+    rows = np.loadtxt(table, delimiter=",", skiprows=1, usecols=(1, 2))
+    scale = load(**given).input_scale
+    values = scale.apply(rows).astype(np.float32)
+
+    def quantiles(origin):
+        window = np.stack([values[origin - 7 : origin + 3, 0], values[origin - 10 : origin, 1]], axis=1)
+        return run.model.predict(torch.from_numpy(window)[None])[0].numpy()  # (3 steps, 3 levels)
+
+    found = backtest(run, 4)
+    origins = [*found.origins["a"], *(200 + origin for origin in found.origins["b"])]
+    errors = [np.abs(quantiles(origin)[:, 1] - values[origin : origin + 3, 1]) for origin in origins]
+    np.testing.assert_allclose(found.by_step["model"]["mae"], np.mean(errors, 0), rtol=1e-4)
+    new = tmp_path / "new.csv"
+    with new.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["house", "heat", "load"])
+        writer.writerows(["c", heat, "" if i >= 147 else amount] for i, (heat, amount) in enumerate(rows[:150]))
+    columns = predict(run, new)
+    for i, level in enumerate(LEVELS):
+        expected = quantiles(147)[:, i] * scale.deviation[1] + scale.mean[1]
+        np.testing.assert_allclose(columns[f"load ({level})"], expected, rtol=1e-5)
+    shown = json.loads((run.folder / "result.json").read_text())["intervals"]
+    assert np.shape(shown[0]["quantiles"]) == (3, 3)

@@ -142,6 +142,7 @@ def test_what_wandb_and_trackio_are_called_with(tmp_path, monkeypatch):
         assert calls[-1] == ("finish",)
 
 
+@pytest.mark.filterwarnings("ignore")
 def test_mlflow_in_a_local_store(tmp_path, monkeypatch):
     tracking = pytest.importorskip("mlflow.tracking", reason="the extra 'mlflow' is not installed")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'mlflow.db'}")

@@ -96,7 +96,7 @@ def read_sequences(
         x = x.unsqueeze(1)
     elif batch_first and packed is None:
         x = x.transpose(0, 1)
-    if is_exporting() and not isinstance(x.shape[0], int):
+    if is_exporting() and not _is_fixed(x.shape[0]):
         raise ValueError(
             "the time axis of x cannot be dynamic in an export, because another number of steps needs other cells: "
             "export one step with its state, or sequences of one stated length"
@@ -109,6 +109,19 @@ def read_sequences(
 def is_exporting() -> bool:
     """Whether `torch.export` traces this call; torch 2.6 tells only that something traces it."""
     return bool(getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)())
+
+
+def _is_fixed(size: int) -> bool:
+    """Whether a size is the same in all calls of an exported program.
+
+    Dynamic sizes are no integers, but in a strict export they seem to be. `torch.onnx.export` tries that if the other
+    kind fails, and would write a program for the example's size.
+    """
+    from torch.fx.experimental import symbolic_shapes  # noqa: PLC0415  # slow to import
+
+    if not hasattr(torch.compiler, "is_exporting") or not hasattr(symbolic_shapes, "has_static_value"):
+        return isinstance(size, int)
+    return bool(symbolic_shapes.has_static_value(size))
 
 
 def check_lengths(lengths: Sequence[int] | Tensor | None, longest: int, batch: int) -> Lengths | None:

@@ -292,6 +292,9 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
         with safe_open(path, framework="pt") as file:
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     except FileNotFoundError:
-        raise FileNotFoundError(f"{path} not found: the folder holds no weights") from None
+        shards = sorted(path.parent.glob(f"{path.stem}-*-of-*{path.suffix}"))  # as transformers writes large models
+        if not shards:
+            raise FileNotFoundError(f"{path} not found: the folder holds no weights") from None
+        return {name: tensor for shard in shards for name, tensor in _read_tensors(shard).items()}
     except SafetensorError as error:
         raise ValueError(f"{path} is not a complete safetensors file: {error}") from None

@@ -167,15 +167,29 @@ class Study:
         with self._choosing():
             for frozen in self.trials:
                 if frozen.state.name == "RUNNING" and (lock := self._lock(frozen.number)) is not None:
-                    return optuna.trial.Trial(self.study, frozen._trial_id), lock
+                    return self._chosen(optuna.trial.Trial(self.study, frozen._trial_id)), lock
             if most is not None and len(self.trials) >= most:
                 return None
-            # a seed per trial: parallel workers choose differently, and a resumed study as an uninterrupted one
-            self.study.sampler = optuna.samplers.TPESampler(seed=self.seed + len(self.trials))
-            trial = self.study.ask({name: self._distribution(each) for name, each in self.space.items()})
+            trial = self._chosen(self.study.ask())
             lock = self._lock(trial.number)
             assert lock is not None
             return trial, lock
+
+    def _chosen(self, trial: Any) -> Any:
+        """Choose the options that a trial does not have yet: its process may have been killed while it chose."""
+        for position, (name, dimension) in enumerate(self.space.items()):
+            # a seed per option: parallel workers choose differently, and a resumed study as an uninterrupted one
+            seed = self.seed + trial.number * len(self.space) + position
+            self.study.sampler = self.optuna.samplers.TPESampler(seed=seed)
+            if not isinstance(dimension, Range):
+                trial.suggest_categorical(name, dimension.texts)
+                continue
+            low, high, log, step = dimension.low, dimension.high, dimension.log, dimension.step
+            if all(isinstance(value, int) for value in (low, high, 1 if step is None else step)):
+                trial.suggest_int(name, low, high, log=log, step=step or 1)
+            else:
+                trial.suggest_float(name, low, high, log=log, step=step)
+        return trial
 
     @contextmanager
     def _choosing(self) -> Iterator[None]:
@@ -194,15 +208,6 @@ class Study:
         except Timeout:
             return None
         return lock
-
-    def _distribution(self, dimension: Dimension) -> Any:
-        kinds = self.optuna.distributions
-        if not isinstance(dimension, Range):
-            return kinds.CategoricalDistribution(dimension.texts)
-        low, high, log, step = dimension.low, dimension.high, dimension.log, dimension.step
-        if all(isinstance(value, int) for value in (low, high, 1 if step is None else step)):
-            return kinds.IntDistribution(low, high, log, step or 1)
-        return kinds.FloatDistribution(low, high, log, step)
 
     def _run(
         self, trial: Any, configure: Callable[[Mapping[str, str]], Config], until: float, say: Callable[[str], object]

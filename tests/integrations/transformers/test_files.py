@@ -55,6 +55,17 @@ def test_there_and_back_without_loss(kind, tmp_path):
     assert {**loaded.to_dict(), "_name_or_path": ""} == {**model.config.to_dict(), "_name_or_path": ""}
 
 
+def test_weights_in_several_files(model, tmp_path):
+    model.save_pretrained(tmp_path, max_shard_size="5KB")
+    shards = sorted(tmp_path.glob("model-*.safetensors"))
+    assert len(shards) > 1
+    ids = torch.randint(14, (2, 9))
+    assert torch.equal(TrellisLM.from_pretrained(tmp_path).log_prob(ids), model.lm.log_prob(ids))
+    shards[-1].unlink()
+    with pytest.raises(ValueError, match=r"model\.safetensors"):
+        TrellisLM.from_pretrained(tmp_path)
+
+
 def test_a_model_in_memory_shares_its_weights(lm, model):
     assert model.lm is lm
     assert {id(each) for each in model.parameters()} == {id(each) for each in lm.parameters()}

@@ -23,6 +23,7 @@ from trellisnet import (
 from trellisnet.baselines.rnn import LstmBody
 from trellisnet.cli import main
 from trellisnet.models import export
+from trellisnet.models.export.compare import largest_difference
 from trellisnet.models.export.programs import make_program
 
 TOLERANCE = 2e-6  # of single precision, over 60 steps
@@ -227,6 +228,20 @@ def test_a_wrong_file_is_not_kept(tmp_path, monkeypatch):
     with pytest.raises(RuntimeError, match="was not written: the file's results differ"):
         TrellisClassifier(3, 4, 1, 2).export(tmp_path / "a.pt2", "pt2")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_result_that_is_not_a_number_is_the_largest_difference():
+    """Also if the first result and the other batches are right."""
+    model = TrellisClassifier(3, 4, 2, 2).eval()
+    program = make_program(model, None, False)
+
+    def run(inputs):
+        results = dict(zip(program.outputs, program(*inputs.values()), strict=True))
+        if len(inputs["x"]) == 2:
+            results["next_state_c"] = results["next_state_c"] * float("nan")
+        return results
+
+    assert np.isnan(largest_difference(model, program, run))
 
 
 def test_a_missing_extra(tmp_path, monkeypatch):

@@ -42,8 +42,10 @@ def load(file: Path, program: Program) -> Run:
         call: Any = torch._inductor.aoti_load_package(str(file)) if compiled else torch.export.load(file).module()
 
     def run(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        # a compiled program reads memory as that of its example was, and does not look at strides
+        tensors = [tensor.contiguous() for tensor in inputs.values()]
         with torch.no_grad():
-            return dict(zip(program.outputs, call(*inputs.values()), strict=True))
+            return dict(zip(program.outputs, call(*tensors), strict=True))
 
     return run
 
