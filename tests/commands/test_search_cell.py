@@ -62,7 +62,7 @@ def test_killed_and_resumed_it_finds_the_same(monkeypatch, capsys):
     assert results() == results("whole")
     found = [[each["cell"] for each in stage] for stage in results()["stages"].values()]
     assert [len(stage) for stage in found] == [3, 8, 2]  # the LSTM cell is one of the last two
-    assert [each["name"] for each in found[1]][:3] == ["lstm", "gru", "coupled"]
+    assert [each["name"] for each in found[1]][:4] == ["lstm", "gru", "coupled", "affine-nas"]
     assert len({tuple(each[part] for part in PARTS) for each in found[1]}) == 8
     lowest = min(each["value"] for each in results()["stages"]["rung-2"])
     best = next(each["cell"] for each in results()["stages"]["rung-2"] if each["value"] == lowest)
