@@ -2,6 +2,9 @@
 
 import json
 import random
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -78,6 +81,30 @@ def test_killed_and_resumed_it_finds_the_same(monkeypatch, capsys):
     assert json.loads(config.model.cell) == best  # the run has the cell itself, not the path
     assert main(["evaluate", "run"]) == 0
     assert Run.open(Path("run")).metrics()[-1]["step"] == 2
+
+
+def test_a_process_that_is_killed_leaves_what_another_can_finish():
+    """By the system, in the middle of a candidate: no `finally` runs."""
+    code = """if True:
+        import os, signal, sys
+        from trellisnet.cli import main
+        from trellisnet.training.progress import Progress
+        steps, advance = [], Progress.advance
+        def advance_or_die(self, at, *args):
+            advance(self, at, *args)
+            steps.append(at)
+            if len(steps) == 11:  # the first step of the third candidate of the first rung
+                os.kill(os.getpid(), signal.SIGKILL)
+        Progress.advance = advance_or_die
+        main(sys.argv[1:])"""
+    flags = ["search-cell", "my.yaml", "--steps", "2", "--candidates", "4"]
+    killed = subprocess.run([sys.executable, "-c", code, *flags], check=False, capture_output=True)
+    assert killed.returncode == -signal.SIGKILL
+    assert [path.name for path in sorted(Path("runs/search-my/rung-1").glob("*/result.json"))] == ["result.json"] * 2
+    assert Path("runs/search-my/rung-1/0002").is_dir()
+    assert main(flags) == 0
+    assert main([*flags, "--folder", "whole"]) == 0
+    assert results() == results("whole")
 
 
 def test_random_search_begins_without_known_cells():
