@@ -6,12 +6,14 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 import yaml
 
 from trellisnet.cli import main
+from trellisnet.commands import sharing
 from trellisnet.commands.experiment import read_experiment
 from trellisnet.core.cells.definition import PARTS, read_text
 from trellisnet.training import cell_search
@@ -136,6 +138,26 @@ def test_workers_take_different_candidates_and_those_of_a_killed_one():
     assert job.number == 1
     for _, each in (claims[0], claims[2], (job, lock)):
         each.release()
+
+
+def test_workers_are_processes_whose_results_are_printed_once(monkeypatch, capsys):
+    flags, started = ["search-cell", "my.yaml", "--steps", "2", "--candidates", "4"], []
+
+    class Worker:
+        def __init__(self, command, **options):
+            started.append((command[3:], options["stdout"]))
+
+        def wait(self):
+            return 0
+
+    assert main(flags) == 0
+    alone = capsys.readouterr().out
+    assert "rung-1" in alone
+    monkeypatch.setattr(sharing, "subprocess", SimpleNamespace(Popen=Worker, DEVNULL=subprocess.DEVNULL))
+    monkeypatch.setattr(sys, "argv", ["trellisnet", *flags, "--workers", "2"])
+    assert main([*flags, "--workers", "2"]) == 0
+    assert started == [([*flags, "--workers", "2", "--workers", "1"], subprocess.DEVNULL)] * 2
+    assert capsys.readouterr().out == alone
 
 
 @pytest.mark.parametrize(("flags", "message"), [
