@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -21,7 +22,16 @@ class Hypothesis:
 
     def score(self, length_penalty: float) -> float:
         """Return the sum divided by length ** length_penalty: with 0 the sum itself, with 1 the mean."""
-        return self.total / float(len(self.tokens) ** length_penalty)
+        return normalised(self.total, len(self.tokens), length_penalty)
+
+
+def normalised(total: float, length: int, length_penalty: float) -> float:
+    """Return total / length ** length_penalty, for penalties of any size.
+
+    >>> normalised(-8.0, 4, 0.5), abs(normalised(-8.0, 4, 1e40))
+    (-4.0, 0.0)
+    """
+    return total * math.exp(-float(length_penalty) * math.log(length))
 
 
 def beam_search(
@@ -63,7 +73,7 @@ def beam_search(
             finished[i] += ended if step + 1 < limits[i] else ended + alive
             best = max((h.score(length_penalty) for h in finished[i]), default=-float("inf"))
             # a total only falls, so no live hypothesis can exceed this score
-            most = max((h.total / limits[i] ** length_penalty for h in alive), default=-float("inf"))
+            most = max((normalised(h.total, limits[i], length_penalty) for h in alive), default=-float("inf"))
             live[i] = alive if step + 1 < limits[i] and best < most else []
             parents += [rows.start + origin for origin in origins[: len(live[i])]]
         if not parents:
