@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from attention_study import Task, study
 from field import CONTESTS, vowels
 from measure import executed_products, interleaved, products, share_of_peak, training_step
 from peers import PIXELS, PlainTrellis, Shape
@@ -14,6 +15,7 @@ from soak import soak
 from tokenise import CONTESTANTS, write_corpus
 from trellisnet import TrellisNet
 from trellisnet.commands.versus import read_entries
+from trellisnet.models.build import build_classifier
 
 SMALL = Shape("small", 3, 5, 6, 11, 2, tail=4, dilation=(1, 2))
 
@@ -88,3 +90,29 @@ def test_every_contest_of_the_field_can_be_held(name, tmp_path, capsys):
     bodies = {entry.config.model.body for entry in entries}
     assert {"trellis", "lstm", "gru", "tcn", "qrnn", "transformer", "lru", "min-gru"} <= bodies
     assert {"layers", "sweeps"} <= {getattr(entry.config.model, "path", None) for entry in entries}
+
+
+def test_the_attention_study_continues_from_the_trellis_it_trained():
+    first, last = [], []
+
+    def build(body, **options):
+        return build_classifier(body, 2, 3, **options)
+
+    def step(model, number, state):
+        if number == 0:
+            first.append(model.readout.weight.detach().clone())
+        return model(torch.randn(4, 6, 2), torch.randint(3, (4,))).loss, None
+
+    def score(model):
+        last.append(model.readout.weight.detach().clone())
+        return "accuracy", 0.5
+
+    task = Task(1563, 1e-3, 1.0, {}, build, step, score)
+    found = study("tiny", task, 0.01, ["trellis", "grown"])
+    assert [each["net"] for each in found] == ["trellis", "grown"]
+    assert found[0]["parameters"] == 1563
+    assert found[1]["parameters"] > 1563  # the attention
+    assert torch.equal(first[1], last[0])
+    assert not torch.equal(first[0], last[0])
+    with pytest.raises(ValueError, match="grown continues from the net 'trellis'"):
+        study("tiny", task, 0.01, ["grown"])
