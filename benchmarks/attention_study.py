@@ -18,6 +18,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +134,11 @@ def train(task: Task, model: nn.Module, seconds: float, share: float) -> int:
     return steps
 
 
+def built(task: Task, body: str, options: dict[str, Any], width: int) -> Any:
+    """The model of a width."""
+    return task.build(body, hidden_size=width, **options)
+
+
 def study(name: str, task: Task, seconds: float, only: list[str]) -> list[dict[str, Any]]:
     """Train the nets one after the other; return what each of them reached."""
     results, trained = [], None
@@ -141,10 +147,10 @@ def study(name: str, task: Task, seconds: float, only: list[str]) -> list[dict[s
         body, options, share = NETS[net]
         options = {**options, **task.options.get(body, {})}
         sized = ("trellis", SWEEPS) if net in GROWN else (body, options)
-        width = width_for(lambda width, kind=sized: task.build(kind[0], hidden_size=width, **kind[1]), task.parameters)
+        width = width_for(partial(built, task, *sized), task.parameters)
         if net in GROWN or net == "trellis":
             width -= width % 4  # the heads of `grown` share it
-        model = task.build(body, hidden_size=width, **options)
+        model = built(task, body, options, width)
         if net in GROWN:
             if trained is None:
                 raise ValueError(f"{net} continues from the net 'trellis': name it first in --only, got {only}")
