@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import depth_study
+from attention_study import Task, study
 from field import CONTESTS, vowels
 from measure import executed_products, interleaved, products, share_of_peak, training_step
 from peers import PIXELS, PlainTrellis, Shape
@@ -15,6 +16,7 @@ from soak import soak
 from tokenise import CONTESTANTS, write_corpus
 from trellisnet import TrellisLM, TrellisNet
 from trellisnet.commands.versus import read_entries
+from trellisnet.models.build import build_classifier
 
 SMALL = Shape("small", 3, 5, 6, 11, 2, tail=4, dilation=(1, 2))
 
@@ -107,3 +109,29 @@ def test_one_net_is_measured_at_every_depth(monkeypatch):
     rows = depth_study.iterations(lm, ids)
     assert [len(row["iterations"]) for row in rows] == [4] * len(depth_study.TOLERANCES)
     assert sum(rows[0]["iterations"]) <= sum(rows[-1]["iterations"])
+
+
+def test_the_attention_study_continues_from_the_trellis_it_trained():
+    first, last = [], []
+
+    def build(body, **options):
+        return build_classifier(body, 2, 3, **options)
+
+    def step(model, number, state):
+        if number == 0:
+            first.append(model.readout.weight.detach().clone())
+        return model(torch.randn(4, 6, 2), torch.randint(3, (4,))).loss, None
+
+    def score(model):
+        last.append(model.readout.weight.detach().clone())
+        return "accuracy", 0.5
+
+    task = Task(1563, 1e-3, 1.0, {}, build, step, score)
+    found = study("tiny", task, 0.01, ["trellis", "grown"])
+    assert [each["net"] for each in found] == ["trellis", "grown"]
+    assert found[0]["parameters"] == 1563
+    assert found[1]["parameters"] > 1563  # the attention
+    assert torch.equal(first[1], last[0])
+    assert not torch.equal(first[0], last[0])
+    with pytest.raises(ValueError, match="grown continues from the net 'trellis'"):
+        study("tiny", task, 0.01, ["grown"])

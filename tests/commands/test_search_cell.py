@@ -2,13 +2,18 @@
 
 import json
 import random
+import signal
+import subprocess
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 import yaml
 
 from trellisnet.cli import main
+from trellisnet.commands import sharing
 from trellisnet.commands.experiment import read_experiment
 from trellisnet.core.cells.definition import PARTS, read_text
 from trellisnet.training import cell_search
@@ -62,7 +67,7 @@ def test_killed_and_resumed_it_finds_the_same(monkeypatch, capsys):
     assert results() == results("whole")
     found = [[each["cell"] for each in stage] for stage in results()["stages"].values()]
     assert [len(stage) for stage in found] == [3, 8, 2]  # the LSTM cell is one of the last two
-    assert [each["name"] for each in found[1]][:3] == ["lstm", "gru", "coupled"]
+    assert [each["name"] for each in found[1]][:4] == ["lstm", "gru", "coupled", "affine-nas"]
     assert len({tuple(each[part] for part in PARTS) for each in found[1]}) == 8
     lowest = min(each["value"] for each in results()["stages"]["rung-2"])
     best = next(each["cell"] for each in results()["stages"]["rung-2"] if each["value"] == lowest)
@@ -78,6 +83,30 @@ def test_killed_and_resumed_it_finds_the_same(monkeypatch, capsys):
     assert json.loads(config.model.cell) == best  # the run has the cell itself, not the path
     assert main(["evaluate", "run"]) == 0
     assert Run.open(Path("run")).metrics()[-1]["step"] == 2
+
+
+def test_a_process_that_is_killed_leaves_what_another_can_finish():
+    """By the system, in the middle of a candidate: no `finally` runs."""
+    code = """if True:
+        import os, signal, sys
+        from trellisnet.cli import main
+        from trellisnet.training.progress import Progress
+        steps, advance = [], Progress.advance
+        def advance_or_die(self, at, *args):
+            advance(self, at, *args)
+            steps.append(at)
+            if len(steps) == 11:  # the first step of the third candidate of the first rung
+                os.kill(os.getpid(), signal.SIGKILL)
+        Progress.advance = advance_or_die
+        main(sys.argv[1:])"""
+    flags = ["search-cell", "my.yaml", "--steps", "2", "--candidates", "4"]
+    killed = subprocess.run([sys.executable, "-c", code, *flags], check=False, capture_output=True)
+    assert killed.returncode == -signal.SIGKILL
+    assert [path.name for path in sorted(Path("runs/search-my/rung-1").glob("*/result.json"))] == ["result.json"] * 2
+    assert Path("runs/search-my/rung-1/0002").is_dir()
+    assert main(flags) == 0
+    assert main([*flags, "--folder", "whole"]) == 0
+    assert results() == results("whole")
 
 
 def test_random_search_begins_without_known_cells():
@@ -109,6 +138,26 @@ def test_workers_take_different_candidates_and_those_of_a_killed_one():
     assert job.number == 1
     for _, each in (claims[0], claims[2], (job, lock)):
         each.release()
+
+
+def test_workers_are_processes_whose_results_are_printed_once(monkeypatch, capsys):
+    flags, started = ["search-cell", "my.yaml", "--steps", "2", "--candidates", "4"], []
+
+    class Worker:
+        def __init__(self, command, **options):
+            started.append((command[3:], options["stdout"]))
+
+        def wait(self):
+            return 0
+
+    assert main(flags) == 0
+    alone = capsys.readouterr().out
+    assert "rung-1" in alone
+    monkeypatch.setattr(sharing, "subprocess", SimpleNamespace(Popen=Worker, DEVNULL=subprocess.DEVNULL))
+    monkeypatch.setattr(sys, "argv", ["trellisnet", *flags, "--workers", "2"])
+    assert main([*flags, "--workers", "2"]) == 0
+    assert started == [([*flags, "--workers", "2", "--workers", "1"], subprocess.DEVNULL)] * 2
+    assert capsys.readouterr().out == alone
 
 
 @pytest.mark.parametrize(("flags", "message"), [

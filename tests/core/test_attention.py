@@ -125,14 +125,20 @@ def test_an_output_depends_on_its_receptive_field():
     assert attending(path="sweeps").receptive_field is None
 
 
-@pytest.mark.parametrize("path", ["layers", "sweeps"])
-@pytest.mark.parametrize(
-    "options",
-    [{}, {"kernel_size": 3, "dilation": (1, 2)}, {"weight_norm": True}, {"groups": (2, 1, 3)}, {"kernel_size": 4}],
-    ids=str,
-)
-def test_attend_changes_no_output(options, path):
-    net, x = make(path=path, **options), torch.randn(9, 3, 2, requires_grad=True)
+ATTENDED = [
+    *(("lstm", "layers", {"kernel_size": size, "dilation": (1, 2)}) for size in (2, 3)),
+    *(("lstm", "sweeps", {"kernel_size": size}) for size in (3, 4)),
+    *(("lstm", path, options) for path in ("layers", "sweeps") for options in (
+        {"weight_norm": True}, {"groups": (2, 1, 3)}, {"kernel_size": 3, "dilation": (1, 2), "weight_norm": True},
+    )),
+    *((cell, "layers", {"kernel_size": size, "weight_norm": size == 3}) for cell in CELLS for size in (2, 3, 4)),
+    *((cell, "sweeps", {"dilation": (2, 1)}) for cell in ("coupled", "gru", "highway")),  # affine memories
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("cell", "path", "options"), ATTENDED, ids=str)
+def test_attend_changes_no_output(cell, path, options):
+    net, x = make(cell=cell, path=path, **options), torch.randn(9, 3, 2, requires_grad=True)
     grown = net.attend(window=8, heads=2)
     assert not grown.attention.gamma.any()
     assert (grown.window, grown.heads) == (8, 2)
@@ -148,6 +154,8 @@ def test_attend_changes_no_output(options, path):
         y, right = grown(x, own, **call)[0], net(x, before, **call)[0]
         assert_close(y, right)
         assert_close(gradients(y, x, *ours), gradients(right, x, *shared.values()))
+    after, expected_state = grown(x, grown_state)[1], net(x, state)[1]
+    assert_close(after.last, expected_state.last)
     (gradient,) = gradients(grown(x)[0], grown.attention.gamma)
     assert gradient.any()  # training can go on from here
 

@@ -22,7 +22,7 @@ OPTIONS = {
 
 CASES = [
     *((cell, kernel) for cell in CELLS for kernel in ("plain", "kernel 3, dilated", "kernel 4, dilations")),
-    *(("lstm", options) for options in OPTIONS),
+    *((cell, options) for cell in ("lstm", "gru") for options in OPTIONS),
 ]
 
 
@@ -35,7 +35,9 @@ def test_it_equals_the_trellis(cell, options):
         y, right = attention(x, state, **call)[0], net(x, state, **call)[0]
         assert_close(y, right)
         assert_close(gradients(y, x, *net.parameters()), gradients(right, x, *net.parameters()))
-    assert_close(attention(x, before)[1].h, net(x, before)[1].h)
+    after, right_after = attention(x, before)[1], net(x, before)[1]
+    assert_close(after.h, right_after.h)
+    assert_close(after.last, right_after.last)  # with the memory
 
 
 @pytest.mark.parametrize(("steps", "batch"), [(1, 1), (2, 1), (70, 1)])

@@ -163,6 +163,8 @@ def test_text_and_tree_agree(text):
     ({"gates": 4}, "gate g4 of 4 is not used"),
     ({"gates": 5}, "gates must be an integer from 1 to 4, got 5"),
     ({"offset": "tanh(g9)"}, "offset has an unknown name 'g9'"),
+    ({"offset": "offset * tanh(g2)"}, "offset must not read 'offset': an expression reads gates.* no cycle"),
+    ({"factor": "sigmoid(hidden)"}, "factor must not read 'hidden'"),
     ({"offset": "tanh(x)"}, "offset has an unknown name 'x'"),
     ({"factor": "sigmoid(g1 + m)"}, "factor must not read m"),
     ({"hidden": "sigmoid(g3)"}, "hidden must read the memory m"),

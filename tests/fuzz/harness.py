@@ -22,6 +22,7 @@ HUGE = 10**40
 
 WRONG: dict[str, list[Any]] = {
     "size": [0, -1, -(2**40), True, False, 1.5, 2.0, math.nan, math.inf, "3", "", b"3", [], {}, HUGE, object()],
+    "body": ["lstm", {}, {"hidden_size": 2}, {"name": "nonsense"}, {"name": "lstm", "x": 1}, [], 1, True, math.nan],
     "count": [-1, -(2**40), True, False, 1.5, math.nan, "3", [], {}, HUGE],
     "probability": [-0.1, 1, 1.0, 1.5, math.nan, math.inf, -math.inf, "0.1", True, False, None, [], HUGE, 1j],
     "weight": [-1, -0.5, math.nan, math.inf, "1", True, [], {}, 1j],

@@ -20,6 +20,7 @@ CHOICES = {
 }
 KINDS = {"int": "size", "bool": "flag", "float": "probability", "str": "text"}
 OF_NAMES = {
+    "encoder": "body",
     "hidden_taps": "count",
     "tolerance": "weight",
     "aux_weight": "weight",
@@ -55,6 +56,7 @@ def right(draw: Draw, name: str, kind: str, width: int) -> Any:
         return draw.choice([0.0, 0.4, 0.9])
     return {
         "size": lambda: draw.size(4),
+        "body": lambda: {"name": draw.choice(["lstm", "gru", "qrnn"]), "hidden_size": draw.randint(1, 4)},
         "count": lambda: draw.randint(0, 3),
         "probability": lambda: draw.choice([0, 0.0, 0.25, 0.9]),
         "weight": lambda: draw.choice([0, 0.01, 1.0]),

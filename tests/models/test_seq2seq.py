@@ -97,11 +97,16 @@ def test_token_by_token_equals_the_whole(body, pair):
 
 
 @pytest.mark.parametrize("body", BODIES)
-def test_a_batch_translates_as_its_sentences_alone(body):
+@pytest.mark.parametrize("max_length", [6, None])
+def test_a_batch_translates_as_its_sentences_alone(body, max_length):
     model = translator(body, start=0)
+    torch.nn.init.constant_(model.head.bias[:1], -1.0)  # long translations
     sources = [[3, 1, 4, 1, 5], [2], [7, 1, 8]]
-    together = model.translate(sources, beams=3, end=0, max_length=6)
-    assert together == [model.translate([row], beams=3, end=0, max_length=6)[0] for row in sources]
+    together = model.translate(sources, beams=3, end=0, max_length=max_length)
+    assert together == [model.translate([row], beams=3, end=0, max_length=max_length)[0] for row in sources]
+    limits = [6] * 3 if max_length else [17, 11, 14]  # a short sentence has no more room beside a long one
+    assert all(len(row) <= limit for row, limit in zip(together, limits, strict=True))
+    assert max(map(len, together)) == max(limits)
 
 
 def test_one_beam_is_greedy():
@@ -123,7 +128,7 @@ def test_beams_find_what_all_sequences_hold():
     """With as many beams as sequences, the search is exhaustive."""
     model = translator(label_smoothing=0.0).eval()
     memory = model.encode(torch.tensor([[3, 1, 4]]))
-    (found,) = beam_search(model._next_token(memory), [[model.start]], 2, 49, 0.0, 1.0, frozenset([0]))
+    (found,) = beam_search(model._next_token(memory), [[model.start]], [2], 49, 0.0, 1.0, frozenset([0]))
     every = [(0,), *((a, b) for a in range(1, 7) for b in range(7))]
     scores = {}
     for tokens in every:
@@ -164,6 +169,8 @@ def test_the_encoder_may_be_another_body_and_an_embedding_shared(tmp_path, pair)
     model(source, targets).loss.backward()
     model.save_pretrained(tmp_path)
     loaded = Seq2Seq.from_pretrained(tmp_path)
+    assert loaded.options.encoder == {"name": "lstm", "hidden_size": 5}
+    assert Seq2Seq(9, 9, 4, body="gru", hidden_size=6, encoder={"name": "lstm"}).forward_encoder.output_size == 6
     assert torch.equal(loaded(source, targets).prediction, model.eval()(source, targets).prediction)
 
 
@@ -175,6 +182,8 @@ def test_the_encoder_may_be_another_body_and_an_embedding_shared(tmp_path, pair)
         ({"label_smoothing": 1.5}, "label_smoothing"),
         ({"aux_every": 1}, "aux_every belongs to models with auxiliary losses"),
         ({"encoder": {"hidden_size": 3}}, "encoder must be a mapping with the name of a body"),
+        ({"encoder": {"name": "lsm"}}, "encoder: body must be one of .* got 'lsm', did you mean 'lstm'"),
+        ({"encoder": {"name": "lstm", "heads": 2}}, "encoder: heads is not an option of the body 'lstm'"),
         ({"source_vocabulary": Vocabulary(["a"], "words")}, "source_vocabulary must have 9 tokens, .* got 1"),
     ],
 )
@@ -188,6 +197,9 @@ def test_wrong_calls_are_named(pair):
     model = translator()
     with pytest.raises(ValueError, match=r"source must lie in 0 \.\. 8, got"):
         model(source + 9, targets)
+    for bad in (targets + 7, targets - 7):
+        with pytest.raises(ValueError, match=r"targets must lie in 0 \.\. 6, or be -100, got"):
+            model(source, bad)
     with pytest.raises(ValueError, match="targets must have the 3 rows of source, got 2"):
         model(source, targets[:2])
     with pytest.raises(ValueError, match="targets must be integers"):

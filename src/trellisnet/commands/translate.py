@@ -37,13 +37,13 @@ def translate(
     """
     import torch  # noqa: PLC0415
 
-    from trellisnet.data.translation.pairs import read_lines  # noqa: PLC0415
+    from trellisnet.data.translation.pairs import read_lines, split_lines  # noqa: PLC0415
     from trellisnet.files import replacing  # noqa: PLC0415
     from trellisnet.models.seq2seq import Seq2Seq  # noqa: PLC0415
     from trellisnet.training.bleu import require_sacrebleu, scores  # noqa: PLC0415
     from trellisnet.training.distribution import choose_device  # noqa: PLC0415
 
-    lines = sys.stdin.read().splitlines() if input is None else read_lines(Path(input))
+    lines = split_lines(sys.stdin.buffer.read(), "standard input") if input is None else read_lines(Path(input))
     if not lines:
         raise ValueError(f"{input or 'standard input'} must have at least one line, got none")
     references = None
@@ -54,6 +54,8 @@ def translate(
             raise ValueError(f"--reference {reference} must have {len(lines)} lines, got {len(references)}")
     if output is not None and Path(output).exists():
         raise FileExistsError(f"--output {output} exists already: choose another name")
+    if output is not None and not Path(output).parent.is_dir():
+        raise FileNotFoundError(f"--output must be in a folder that exists, got {output}")
     torch.set_flush_denormal(True)
     folder = Path(run)
     place = choose_device(device, option="--device")

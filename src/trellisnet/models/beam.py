@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -21,13 +22,22 @@ class Hypothesis:
 
     def score(self, length_penalty: float) -> float:
         """Return the sum divided by length ** length_penalty: with 0 the sum itself, with 1 the mean."""
-        return self.total / float(len(self.tokens) ** length_penalty)
+        return normalised(self.total, len(self.tokens), length_penalty)
+
+
+def normalised(total: float, length: int, length_penalty: float) -> float:
+    """Return total / length ** length_penalty, for penalties of any size.
+
+    >>> normalised(-8.0, 4, 0.5), abs(normalised(-8.0, 4, 1e40))
+    (-4.0, 0.0)
+    """
+    return total * math.exp(-float(length_penalty) * math.log(length))
 
 
 def beam_search(
     model: NextToken,
     prompts: Sequence[Sequence[int]],
-    max_new_tokens: int,
+    limits: Sequence[int],
     beams: int,
     length_penalty: float,
     repetition_penalty: float,
@@ -42,7 +52,7 @@ def beam_search(
     Args:
         model: maps tokens and a state to the log-probabilities of the next token.
         prompts: token ids, of any lengths.
-        max_new_tokens: maximum number of tokens per continuation.
+        limits: maximum number of tokens of each continuation.
         beams: number of live hypotheses per prompt.
         length_penalty: a finished hypothesis is ranked by its sum divided by length ** length_penalty.
         repetition_penalty: see `Seen`.
@@ -52,30 +62,27 @@ def beam_search(
     seen = Seen(prompts, log_prob.shape[1], repetition_penalty)
     live = [[Hypothesis((), 0.0)] for _ in prompts]
     finished: list[list[Hypothesis]] = [[] for _ in prompts]
-    for step in range(max_new_tokens):
+    for step in range(max(limits)):
         log_prob = seen.penalise(log_prob)
         parents: list[int] = []  # the batch row that each hypothesis of the next step extends
         first = 0
         for i, hypotheses in enumerate(live):
             rows = slice(first, first + len(hypotheses))
             first = rows.stop
-            live[i], ended, origins = _extend(hypotheses, log_prob[rows], beams, stop)
-            finished[i] += ended
+            alive, ended, origins = _extend(hypotheses, log_prob[rows], beams, stop)
+            finished[i] += ended if step + 1 < limits[i] else ended + alive
             best = max((h.score(length_penalty) for h in finished[i]), default=-float("inf"))
             # a total only falls, so no live hypothesis can exceed this score
-            if best >= max((h.total / max_new_tokens**length_penalty for h in hypotheses), default=-float("inf")):
-                live[i] = []
+            most = max((normalised(h.total, limits[i], length_penalty) for h in alive), default=-float("inf"))
+            live[i] = alive if step + 1 < limits[i] and best < most else []
             parents += [rows.start + origin for origin in origins[: len(live[i])]]
-        if not parents or step + 1 == max_new_tokens:
+        if not parents:
             break
         tokens = torch.tensor([h.tokens[-1] for hypotheses in live for h in hypotheses], device="cpu")
         order = torch.tensor(parents, device="cpu")
         seen.extend(order, tokens)
         log_prob, state = model(tokens[:, None], select_rows(state, order), None)
-    return [
-        max(ended + alive, key=lambda h: h.score(length_penalty)).tokens
-        for ended, alive in zip(finished, live, strict=True)
-    ]
+    return [max(ended, key=lambda h: h.score(length_penalty)).tokens for ended in finished]
 
 
 def _extend(

@@ -165,6 +165,8 @@ class Seq2SeqOptions:
 
     Args:
         attention_heads: number of heads of the attention over the source; a divisor of the body's output size.
+        encoder: another body for the encoder, with its options, for example {name: lstm, hidden_size: 128}; without
+            `hidden_size` it is as wide as the decoder. Default: the decoder's body and options.
         bidirectional: the encoder also reads the source from its end, with a net of its own.
         label_smoothing: share of the target's probability that is spread over all tokens in the training loss.
         input_dropout: dropout of channels of the embeddings, one mask per sentence.
@@ -172,6 +174,7 @@ class Seq2SeqOptions:
     """
 
     attention_heads: int = 1
+    encoder: dict[str, Any] | None = None
     bidirectional: bool = True
     label_smoothing: float = 0.1
     input_dropout: float = 0.0
@@ -179,6 +182,10 @@ class Seq2SeqOptions:
 
     def __post_init__(self) -> None:
         self.attention_heads = positive_int("attention_heads", self.attention_heads)
+        if self.encoder is not None and (not isinstance(self.encoder, Mapping) or "name" not in self.encoder):
+            what = "a mapping with the name of a body and its options"
+            raise ValueError(f"encoder must be {what}, such as {{name: lstm}}, got {self.encoder!r}")
+        self.encoder = None if self.encoder is None else dict(self.encoder)
         self.bidirectional = boolean("bidirectional", self.bidirectional)
         self.label_smoothing = probability("label_smoothing", self.label_smoothing)
         self.input_dropout = probability("input_dropout", self.input_dropout)

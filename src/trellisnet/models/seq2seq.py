@@ -15,7 +15,7 @@ token, the state is that of the two decoders.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +48,7 @@ class Seq2Seq(TranslationMethods, BuildsItsBody):
     Args:
         source_vocab_size, target_vocab_size: numbers of tokens.
         embedding_size: number E of channels of a token's vector.
-        body: name of the body of all four nets.
-        encoder: another body for the two nets of the encoder: a mapping with `name` and the body's options.
+        body: name of the body of all four nets; the option `encoder` chooses another one for the encoder.
         start: id of the token before the first one of a translation; usually the one that ends it.
         shared: source and target have the same tokens and one embedding.
         source_vocabulary, target_vocabulary: the tokens, for `translate` on text; saved with the model.
@@ -70,7 +69,6 @@ class Seq2Seq(TranslationMethods, BuildsItsBody):
         embedding_size: int,
         *,
         body: str = "trellis",
-        encoder: Mapping[str, Any] | None = None,
         start: int = 0,
         shared: bool = False,
         source_vocabulary: Vocabulary | None = None,
@@ -81,7 +79,7 @@ class Seq2Seq(TranslationMethods, BuildsItsBody):
     ) -> None:
         super().__init__()
         size = positive_int("embedding_size", embedding_size)
-        self.body, self.encoder_options = body, None if encoder is None else dict(encoder)
+        self.body = body
         own, net = split_options(options, Seq2SeqOptions, body_options(body))
         if net.get("aux_every") is not None:
             raise ValueError(f"aux_every belongs to models with auxiliary losses, which this is not: got {net}")
@@ -89,12 +87,17 @@ class Seq2Seq(TranslationMethods, BuildsItsBody):
         self.start = positive_int("start", start, minimum=0)
         self.shared = boolean("shared", shared)
         place: dict[str, Any] = {"device": device, "dtype": dtype}
-        side = {"name": body, **net} if encoder is None else self.encoder_options
-        if not isinstance(side, dict) or "name" not in side:
-            raise ValueError(f"encoder must be a mapping with the name of a body and its options, got {encoder!r}")
-        encoders: list[Any] = [
-            make_body(input_size=size, **side, **place) for _ in range(1 + self.options.bidirectional)
-        ]
+        side = {"name": body, **net}
+        if self.options.encoder is not None:
+            side = {**({"hidden_size": net["hidden_size"]} if "hidden_size" in net else {}), **self.options.encoder}
+        try:
+            encoders: list[Any] = [
+                make_body(input_size=size, **side, **place) for _ in range(1 + self.options.bidirectional)
+            ]
+        except (TypeError, ValueError) as error:
+            if self.options.encoder is None:
+                raise
+            raise ValueError(f"encoder: {error}") from None
         lower: Any = make_body(body, size, **net, **place)
         width = lower.output_size
         self.forward_encoder = encoders[0]
@@ -141,12 +144,15 @@ class Seq2Seq(TranslationMethods, BuildsItsBody):
             `prediction` has the log-probabilities (B, T, V) of each target, given those before it. `loss` is the
             cross-entropy with label smoothing; without smoothing in evaluation mode.
         """
-        for name, ids, size in (("source", source, len(self.source_embedding.weight)), ("targets", targets, None)):
+        sizes = len(self.source_embedding.weight), len(self.embedding.weight)
+        for name, ids, size in zip(("source", "targets"), (source, targets), sizes, strict=True):
             if not isinstance(ids, Tensor) or ids.is_floating_point() or ids.dim() != 2 or 0 in ids.shape:
                 got = f"{ids.dtype} {tuple(ids.shape)}" if isinstance(ids, Tensor) else type(ids).__name__
                 raise ValueError(f"{name} must be integers (B, steps) and not empty, got {got}")
-            if ids.device.type == "cpu" and size is not None and not 0 <= int(ids.min()) <= int(ids.max()) < size:
-                raise ValueError(f"{name} must lie in 0 .. {size - 1}, got {int(ids.min())} to {int(ids.max())}")
+            known = ids.masked_fill(ids == IGNORED, 0) if ids is targets else ids
+            if ids.device.type == "cpu" and not 0 <= int(known.min()) <= int(known.max()) < size:
+                allowed = f"0 .. {size - 1}{f', or be {IGNORED}' * (ids is targets)}"
+                raise ValueError(f"{name} must lie in {allowed}, got {int(ids.min())} to {int(ids.max())}")
         if len(source) != len(targets):
             raise ValueError(f"targets must have the {len(source)} rows of source, got {len(targets)}")
         memory = self.encode(source, lengths, depth=depth)
@@ -219,7 +225,6 @@ class Seq2Seq(TranslationMethods, BuildsItsBody):
             "target_vocab_size": len(self.embedding.weight),
             "embedding_size": self.projection.out_features,
             "body": self.body,
-            "encoder": self.encoder_options,
             "start": self.start,
             "shared": self.shared,
             **vars(self.options),

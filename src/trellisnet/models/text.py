@@ -86,7 +86,7 @@ class TextMethods(Pretrained):
             found = beam_search(
                 self._next_token(),
                 rows,
-                max_new_tokens,
+                [max_new_tokens] * len(rows),
                 positive_int("beams", beams),
                 non_negative("length_penalty", length_penalty),
                 repetition_penalty,

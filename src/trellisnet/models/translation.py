@@ -80,6 +80,8 @@ class TranslationMethods(Pretrained):
         positive_int("beams", beams)
         positive_int("batch_size", batch_size)
         non_negative("length_penalty", length_penalty)
+        if max_length is not None:
+            positive_int("max_length", max_length)
         if isinstance(sources, str) or not isinstance(sources, Sequence):
             raise TypeError(f"sources must be a list of sentences, got {type(sources).__name__}")
         texts = bool(sources) and isinstance(sources[0], str)
@@ -89,9 +91,8 @@ class TranslationMethods(Pretrained):
         order = sorted((i for i, row in enumerate(ids) if row), key=lambda i: len(ids[i]), reverse=True)
         for first in range(0, len(order), batch_size):
             some = order[first : first + batch_size]
-            longest = max(len(ids[i]) for i in some)
-            room = int(1.5 * longest) + ROOM if max_length is None else positive_int("max_length", max_length)
-            found = self._translate_batch([ids[i] for i in some], beams, length_penalty, room, stop)
+            limits = [int(1.5 * len(ids[i])) + ROOM if max_length is None else max_length for i in some]
+            found = self._translate_batch([ids[i] for i in some], beams, length_penalty, limits, stop)
             for i, tokens in zip(some, found, strict=True):
                 results[i] = [token for token in tokens if token != stop]
         if not texts:
@@ -100,14 +101,14 @@ class TranslationMethods(Pretrained):
         return [self.target_vocabulary.decode(tokens).strip() for tokens in results]
 
     def _translate_batch(
-        self, rows: list[list[int]], beams: int, length_penalty: float, room: int, stop: int
+        self, rows: list[list[int]], beams: int, length_penalty: float, limits: list[int], stop: int
     ) -> list[tuple[int, ...]]:
         device = next(self.parameters()).device
         source = pad_sequence([torch.tensor(row, device=device) for row in rows], batch_first=True)
         with self.reading():
             memory = self.encode(source, [len(row) for row in rows])
         prompts = [[self.start]] * len(rows)
-        return beam_search(self._next_token(memory), prompts, room, beams, length_penalty, 1.0, frozenset([stop]))
+        return beam_search(self._next_token(memory), prompts, limits, beams, length_penalty, 1.0, frozenset([stop]))
 
     def _source_ids(self, i: int, source: Any) -> list[int]:
         if isinstance(source, str):

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from trellisnet.core.cells.definition import MOST_GATES, PARTS, Definition, from_dict, gate_names
 from trellisnet.core.cells.expressions import BINARY, MEMORY, UNARY, Node, leaves, subtrees
 
-# The NAS cell is not among them: it has nine gates, and its memory tanh(m_0 + c) m_1 is not affine in c.
+# "coupled" is the pooling of the QRNN. "affine-nas" is the nearest relative of the NAS cell in this space: the NAS cell
+# has nine gates and the memory tanh(m_0 + c) m_1; here the outer tanh is left out, and four gates serve all its parts.
 SEEDS = {
     name: from_dict({**parts, "name": name}, name)
     for name, parts in {
@@ -26,6 +27,11 @@ SEEDS = {
             "factor": "sigmoid(g1)",
             "offset": "(1 - sigmoid(g1)) * tanh(g2)",
             "hidden": "sigmoid(g3) * m",
+        },
+        "affine-nas": {
+            "factor": "tanh(sigmoid(g1) + relu(g2))",
+            "offset": "tanh(sigmoid(g1) + relu(g2)) * tanh(sigmoid(g3) * relu(g4))",
+            "hidden": "tanh(m * tanh(tanh(g3) + sigmoid(g4)))",
         },
     }.items()
 }

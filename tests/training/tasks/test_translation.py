@@ -1,5 +1,7 @@
 """The whole way of a translator: train, report, translate, score."""
 
+import io
+
 import pytest
 import torch
 
@@ -62,6 +64,32 @@ def test_the_command_translates_and_scores(run, tmp_path, capsys):
     assert "must have 3 lines, got 1" in capsys.readouterr().err
     assert main(["translate", str(run), "--input", str(source), "--beams", "0"]) == 2
     assert "beams must be an integer >= 1, got 0" in capsys.readouterr().err
+
+
+def test_standard_input_and_an_encoder_of_another_body(run, tmp_path, monkeypatch, capsys):
+    arguments = ["train", "my-translation", "--data.options.path", str(run.parent / "pairs.tsv"),
+                 "--data.options.kind", "words", "--model.hidden_size", "8", "--training.epochs", "1",
+                 "--model.encoder", "{name: transformer, heads: 2, window: 9}",
+                 "--to", str(tmp_path / "run")]  # fmt: skip
+    assert main(arguments) == 0
+    translator = Seq2Seq.from_pretrained(tmp_path / "run/last")
+    assert type(translator.forward_encoder).__name__ == "TransformerBody"
+    assert type(translator.net).__name__ == "TrellisNet"
+    capsys.readouterr()
+    for content, code, message in (
+        ("rot\u2028blau\n\nalt\n".encode(), 0, ""),  # three lines: only a line feed ends one
+        (b"\xff\n", 2, "standard input: must be text in UTF-8"),
+        (b"", 2, "standard input must have at least one line"),
+    ):
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content), encoding="utf-8"))
+        assert main(["translate", str(run), "--beams", "1"]) == code
+        captured = capsys.readouterr()
+        assert captured.out.count("\n") == (0 if code else 3)
+        assert message in captured.err
+    assert main(["translate", str(run), "--input", str(tmp_path / "in"), "--output", "no/folder"]) == 2
+    (tmp_path / "in").write_text("rot\n")
+    assert main(["translate", str(run), "--input", str(tmp_path / "in"), "--output", "no/folder"]) == 2
+    assert "--output must be in a folder that exists, got no/folder" in capsys.readouterr().err
 
 
 def test_a_run_resumes(run, capsys):

@@ -70,6 +70,9 @@ class Definition:
             for leaf in sorted(leaves(node) - set(allowed)):
                 if leaf == MEMORY:
                     raise ValueError(f"{where}: {part} must not read m, or the memory would not be affine: got {node}")
+                if leaf in PARTS:
+                    what = f"{part} must not read {leaf!r}: an expression reads gates, so that there is no cycle"
+                    raise ValueError(f"{where}: {what}")
                 near = suggestion(leaf, allowed)
                 raise ValueError(f"{where}: {part} has an unknown name {leaf!r}{near}; known are {', '.join(allowed)}")
             if (count := size(node, before)) > MOST_NODES:

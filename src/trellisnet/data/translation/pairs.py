@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -50,11 +51,21 @@ def checked_pairs(pairs: Iterable[Sequence[str]], place: Callable[[int], str]) -
 def read_lines(path: Path) -> list[str]:
     """Read the lines of a file, which may be gzipped. Only a line feed ends a line."""
     check_file(path)
+    content = path.read_bytes()
+    if path.suffix == ".gz":
+        try:
+            content = gzip.decompress(content)
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise ValueError(f"{path}: must be a gzip file that is complete: {error}") from None
+    return split_lines(content, str(path))
+
+
+def split_lines(content: bytes, name: str) -> list[str]:
+    """Decode text and split it at line feeds, and at nothing else, so that files and standard input agree."""
     try:
-        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
         lines = content.decode("utf-8-sig").split("\n")
-    except (UnicodeDecodeError, gzip.BadGzipFile, EOFError) as error:
-        raise ValueError(f"{path}: must be text in UTF-8: {error}") from None
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{name}: must be text in UTF-8: {error}") from None
     return lines[:-1] if lines[-1] == "" else lines
 
 
