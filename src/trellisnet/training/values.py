@@ -50,7 +50,7 @@ def load_text(text: str) -> Any:
 def typed(name: str, hint: Any, value: Any) -> Any:
     """Return the value as type `hint`; a ValueError if it has another type, such as a number written as text."""
     choices = _choices(hint)
-    if type(value) in choices and value == value:  # of exactly this type, and not nan
+    if type(value) in choices and value == value:  # noqa: PLR0124 (nan is no value)
         return value
     if isinstance(value, str) and any(_lists_text(choice) for choice in choices):
         return [value]  # one item: a text is also a sequence, of its letters
