@@ -29,6 +29,7 @@ WRONG: dict[str, list[Any]] = {
     "flag": [0, 1, "true", "false", "", None, 2.0, [], math.nan],
     "text": ["", "nonsense", 0, True, None, [], math.nan, 1.5, {}, ["lstm"]],
     "sizes": [0, -1, True, 1.5, "12", [], [0], [1, -1], [1.5], ["1"], [True], {}, math.nan, [[1]], [None]],
+    "levels": [0.5, "0.5", [], [0], [1.0], [0.9, 0.1], [0.5, 0.5], [math.nan], ["0.5"], [True], [None], {}],
 }
 
 
