@@ -27,8 +27,8 @@ def forget(folder: Path) -> None:
     (folder / CHECKSUMS).unlink(missing_ok=True)
 
 
-def damage(folder: Path) -> str | None:
-    """Describe how the files of a folder differ from what was recorded; None if they do not."""
+def damage(folder: Path, missing: bool = False) -> str | None:
+    """Describe how the files of a folder differ from what was recorded; None if they do not, or are `missing`."""
     try:
         expected = json.loads((folder / CHECKSUMS).read_text(encoding="utf-8"))
         known = expected["files"]
@@ -41,14 +41,20 @@ def damage(folder: Path) -> str | None:
         try:
             if file_hash(folder / name) != checksum:
                 return f"the checksum of {name} differs"
+        except FileNotFoundError as error:
+            if not missing:
+                return f"{name}: {error.strerror}"
         except OSError as error:
             return f"{name}: {error.strerror}"
     return None
 
 
 def check_intact(folder: Path) -> None:
-    """Raise a ValueError if a folder has checksums, and a file is not what was recorded."""
-    if (folder / CHECKSUMS).is_file() and (found := damage(folder)) is not None:
+    """Raise a ValueError if a folder has checksums, and a file is not what was recorded.
+
+    Files that are gone are left to their readers: a run without its result can be resumed to write it again.
+    """
+    if (folder / CHECKSUMS).is_file() and (found := damage(folder, missing=True)) is not None:
         raise ValueError(
             f"{folder} was damaged or changed after it was written: {found}; "
             f"if the change is yours, remove {folder / CHECKSUMS}"
