@@ -94,8 +94,8 @@ def forecasting(series: Series, form: SeriesForm, standardise: bool) -> Sequence
     training = np.zeros(len(series.values), dtype=bool)
     predicted = form.predicted(series.values.shape[1])
     # whether any of the next steps has a value to predict
-    ends = np.append(0, (~np.isnan(series.values[:, predicted])).any(axis=1).cumsum())
-    targeted = ends[np.minimum(np.arange(len(series.values)) + horizon, len(series.values))] > ends[:-1]
+    counts = np.append(0, (~np.isnan(series.values[:, predicted])).any(axis=1).cumsum())
+    targeted = counts[np.minimum(np.arange(len(series.values)) + horizon, len(series.values))] > counts[:-1]
     for start, length in zip(series.starts.tolist(), series.lengths.tolist(), strict=True):
         held = int(length * HELD_OUT)
         ends = (0, length - 2 * held, length - held, length)  # a split predicts values between two consecutive ends
