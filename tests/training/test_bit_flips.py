@@ -16,7 +16,7 @@ from trellisnet.training.runs import Run
 from trellisnet.training.trained import load_task
 
 FLIPS = 200  # per file
-OF_RUN = int(os.environ.get("TRELLISNET_FLIPS", "3"))  # per file of a run
+OF_RUN = int(os.environ.get("TRELLISNET_FLIPS", "2"))  # per file of a run
 NEVER_READ = {"log.txt", "report.html", ".lock"}
 
 
