@@ -106,10 +106,10 @@ def test_the_citation_is_of_this_version():
 BELOW = {  # what a level may know of beside itself; data stands beside the models
     "core": set(),
     "baselines": {"core"},
-    "models": {"core", "baselines", "files", "vocabulary"},
-    "data": {"core", "files", "vocabulary"},
-    "training": {"core", "baselines", "models", "data", "files", "vocabulary"},
-    "integrations": {"core", "baselines", "models", "data", "training", "files", "vocabulary"},
+    "models": {"core", "baselines", "files", "checksums", "vocabulary"},
+    "data": {"core", "files", "checksums", "vocabulary"},
+    "training": {"core", "baselines", "models", "data", "files", "checksums", "vocabulary"},
+    "integrations": {"core", "baselines", "models", "data", "training", "files", "checksums", "vocabulary"},
     "commands": set(),  # all
 }
 

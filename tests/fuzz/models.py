@@ -14,6 +14,7 @@ from trellisnet import (
     SequenceClassifier,
     SequenceLabeller,
     SequenceRegressor,
+    SequenceTagger,
     TrellisClassifier,
     TrellisLM,
     TrellisRegressor,
@@ -125,48 +126,59 @@ def generation(draw: Draw, report: Report) -> None:
     judge(report, f"generate({prompts!r}, {options})", call, wrong=wrong, names=options)
 
 
+SIZES = {  # of every kind of sequence model: its number of outputs
+    TrellisClassifier: "num_classes",
+    TrellisRegressor: "num_values",
+    SequenceClassifier: "num_classes",
+    SequenceRegressor: "num_values",
+    SequenceLabeller: "num_labels",
+    SequenceTagger: "num_classes",
+}
+
+
 def sequences(draw: Draw, report: Report) -> None:
-    """Classifiers, regressors and labellers: predictions, and losses of ragged batches."""
-    name = draw.choice(["TrellisClassifier", "TrellisRegressor", "SequenceClassifier", "SequenceRegressor", "labeller"])
-    kinds = declared(SequenceOptions)
-    count = {"TrellisRegressor": "num_values", "SequenceRegressor": "num_values", "labeller": "num_labels"}
-    size = count.get(name, "num_classes")
-    kinds[size] = "size"
-    if "Regressor" in name:
+    """Classifiers, regressors, labellers and taggers: predictions, and losses of ragged batches."""
+    model_class: Any = draw.choice(list(SIZES))
+    kinds, size = {**declared(SequenceOptions), SIZES[model_class]: "size"}, SIZES[model_class]
+    if issubclass(model_class, SequenceRegressor):
         kinds["each_step"] = "flag"
     given: dict[str, Any] = {size: draw.randint(2, 4)}
-    if name.startswith("Trellis"):
+    name, body = model_class.__name__, []
+    if model_class in (TrellisClassifier, TrellisRegressor):
         kinds |= body_kinds("trellis")
         given |= {"input_size": 2, **_size("")}
-        build: Any = {"TrellisClassifier": TrellisClassifier, "TrellisRegressor": TrellisRegressor}[name]
     else:
-        kind = {"SequenceClassifier": SequenceClassifier, "SequenceRegressor": SequenceRegressor}
-        body = make_body(draw.choice(list(BODIES)), 2, **_size(""))
-
-        def build(**options: Any) -> Any:
-            return kind.get(name, SequenceLabeller)(body, **options)
-
+        body = [make_body(draw.choice(list(BODIES)), 2, **_size(""))]
     options = draw_options(draw, kinds, given, 0.1)
     wrong = _kept(spoil(draw, options, kinds), options)
     what = f"{name}({options})"
-    model = judge(report, what, lambda: build(**options), wrong=wrong, names=options)
+    model = judge(report, what, lambda: model_class(*body, **options), wrong=wrong, names=options)
     if model is None or model.net.hidden_size > 100 or model.net.input_size != 2:
         return
     batch, steps = draw.randint(1, 3), draw.randint(1, 6)
     lengths = [draw.randint(1, steps) for _ in range(batch)] if draw.chance(0.5) else None
-    x, width = torch.randn(batch, steps, 2), model.readout.out_features
+    x, width = torch.randn(batch, steps, 2), int(options[size])
     shape = (batch, steps, width) if model.each_step else (batch, width)
-    labels = torch.randint(2, (batch,)) if "Classifier" in name else torch.randint(2, shape).float()
+    labels = torch.randint(2, shape[:-1]) if size == "num_classes" else torch.randint(2, shape).float()
     targets = draw.choice([labels] * 6 + [draw.anything(), labels[:0], labels.to(torch.int64), labels * math.nan])
     model.train(draw.chance(0.5))
 
     def call() -> None:
         out = model(x, targets, lengths=lengths)
-        finite(out.prediction, shape)
+        finite(out.prediction, shape if model.spread is None else (*shape, model.spread.size + _degrees(model)))
         if targets is labels:
             finite(out.loss, ())
+        made = model.predict(x, lengths)
+        assert bool(torch.isfinite(made).all()), "not finite"
+        if model.spread is not None:
+            assert bool((made.diff(dim=-1) > 0).all()), "quantiles that cross"
 
     judge(report, f"{what} on {tuple(x.shape)}, {lengths}, {targets!r}", call)
+
+
+def _degrees(model: Any) -> int:
+    """1 for a distribution whose prediction has the degrees of freedom beside the readout's numbers."""
+    return int(model.options.distribution == "student-t")
 
 
 def translation(draw: Draw, report: Report) -> None:

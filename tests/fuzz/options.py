@@ -17,6 +17,7 @@ CHOICES = {
     "convolved": ["first", "all"],
     "head": ["softmax", "mos", "moc", "adaptive", "cluster"],
     "history": ["carry", "repackage", "discard"],
+    "distribution": ["normal", "student-t"],
 }
 KINDS = {"int": "size", "bool": "flag", "float": "probability", "str": "text"}
 OF_NAMES = {
@@ -35,7 +36,9 @@ def kind_of(name: str, hint: str) -> str:
     """The kind of an option: a key of `harness.WRONG`."""
     if name in OF_NAMES:
         return OF_NAMES[name]
-    return "sizes" if "Sequence[int]" in hint else KINDS[hint.split(" |", maxsplit=1)[0]]
+    if "Sequence[int]" in hint:
+        return "sizes"
+    return "levels" if "Sequence[float]" in hint else KINDS[hint.split(" |", maxsplit=1)[0]]
 
 
 def declared(*declarations: Any) -> dict[str, str]:
@@ -63,6 +66,7 @@ def right(draw: Draw, name: str, kind: str, width: int) -> Any:
         "positive": lambda: draw.choice([0.01, 1, 2.5]),
         "flag": lambda: draw.chance(0.5),
         "sizes": lambda: draw.choice([1, 2, [1, 2], (2, 1, 3), [4]]),
+        "levels": lambda: draw.choice([[0.5], [0.1, 0.5, 0.9], (0.25, 0.75)]),
         "text": lambda: "nonsense",
     }[kind]()
 

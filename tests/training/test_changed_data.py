@@ -61,7 +61,8 @@ def test_predict_notices_a_changed_scale(tmp_path, capsys):
     data = {"name": "series", "path": path, "task": "regression", "values": "x", "targets": "size", "series": "series"}
     fit_model(TrellisRegressor(1, 4, 2), data, CONFIG, run)
     written = run / "best" / "task.json"
-    facts = json.loads(written.read_text())
+    text = written.read_text()
+    facts = json.loads(text)
     arguments = ["predict", run, "--input", path, "--output", tmp_path / "out.csv"]
     for name, value in (("target_scale", {"mean": [0.0], "deviation": [1.0]}), ("labels", ["x"])):
         written.write_text(json.dumps({**facts, "data": {**facts["data"], name: value}}))
@@ -69,7 +70,7 @@ def test_predict_notices_a_changed_scale(tmp_path, capsys):
     missing = {name: value for name, value in facts["data"].items() if name != "input_scale"}
     written.write_text(json.dumps({**facts, "data": missing}))
     assert "task.json is damaged: input_scale of the data" in error_of(capsys, *arguments)
-    written.write_text(json.dumps(facts))
+    written.write_text(text)
     assert main([str(argument) for argument in arguments]) == 0
 
 

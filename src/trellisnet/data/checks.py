@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeVar
 
+from trellisnet.checksums import file_hash
 from trellisnet.core.checks import one_of
-from trellisnet.data.files.cache import file_hash
 
 T = TypeVar("T")
 

@@ -17,6 +17,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from typing_extensions import Self
 
+from trellisnet.checksums import check_intact, forget
 from trellisnet.core.cells import CELLS, Cell, ExpressionCell
 from trellisnet.core.kernel import from_first_layout
 from trellisnet.files import replacing
@@ -73,6 +74,7 @@ class Pretrained(nn.Module, ABC):
         """Write the model to a folder, which is created if necessary. A failed save leaves an older model intact."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
+        forget(folder)
         config = self._described()
         texts = {CONFIG: json.dumps(config, indent=2) + "\n", **self._extra_files()}
         with replacing(folder / WEIGHTS, *(folder / name for name in texts)) as (weights, *files):
@@ -152,9 +154,11 @@ class Pretrained(nn.Module, ABC):
 
         Raises:
             FileNotFoundError: a file is missing.
-            ValueError: a file is damaged or does not fit the model, or a user-defined `cell` or `body` is not passed.
+            ValueError: a file is damaged (in a run: by checksum), does not fit the model, or a user-defined `cell`
+                or `body` is not passed.
         """
         folder = find_model(folder)
+        check_intact(folder)
         version, kind, saved = cls._read_config(folder / CONFIG)
         arguments = {**saved, **cls._extra_arguments(folder), **changes}
         tensors = _read_tensors(folder / WEIGHTS)

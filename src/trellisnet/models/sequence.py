@@ -270,6 +270,8 @@ class SequenceClassifier(SequenceModel):
 class SequenceRegressor(SequenceModel):
     """A regressor with one or several values per sequence or per step; the loss is the mean squared error.
 
+    Targets that are NaN are missing: the loss is the mean over the others.
+
     With `quantiles` or `distribution` it predicts how uncertain each value is, see `trellisnet.models.distributions`.
 
     Args:
@@ -312,9 +314,13 @@ class SequenceRegressor(SequenceModel):
     def _loss(self, prediction: Tensor, targets: Tensor, inside: Tensor | None) -> Tensor:
         if inside is not None:
             prediction, targets = prediction[inside], targets[inside]
-        if self.spread is not None:
-            return self.spread.loss(prediction, targets.to(prediction.dtype)).mean()
-        return F.mse_loss(prediction, targets.to(prediction.dtype))
+        missing = targets.isnan()
+        if self.spread is None:
+            loss = F.mse_loss(prediction, torch.where(missing, prediction.detach(), targets.to(prediction.dtype)))
+        else:
+            each = self.spread.loss(prediction, torch.where(missing, 0, targets).to(prediction.dtype))
+            loss = torch.where(missing, 0, each).mean()
+        return loss * (missing.numel() / (~missing).sum().clamp(min=1))
 
 
 class SequenceLabeller(SequenceModel):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -33,7 +34,7 @@ class Backtest:
         origins: number of steps before each forecast, by series; origins are at equal distances.
         overall: by forecast ("model", "last value", ...) and metric.
         by_origin: the same, a list with one number per origin.
-        by_step: the same, a list with one number per step of the forecasts.
+        by_step: the same, a list with one number per step of the forecasts; NaN if all its targets are missing.
         protocol: how the errors are measured.
     """
 
@@ -46,8 +47,12 @@ class Backtest:
     protocol: str
 
     def facts(self) -> dict[str, Any]:
-        """In types that JSON knows."""
-        return asdict(self)
+        """In types that JSON knows: no NaN."""
+        facts = asdict(self)
+        for errors in (facts["by_origin"], facts["by_step"]):
+            for each in errors.values():
+                each.update({name: [None if math.isnan(v) else v for v in values] for name, values in each.items()})
+        return facts
 
 
 def backtest(run: Path | str | Fitted, origins: int, *, split: str = "test", which: str = "best") -> Backtest:
@@ -80,33 +85,38 @@ def backtest_task(task: Task, origins: int, split: str) -> Backtest:
     except ValueError as error:
         raise ValueError(f"backtest {error}") from None
     found: dict[str, dict[str, list[Tensor]]] = {}
+    known: list[Tensor] = []
     naive = task.naive_forecasts
     for batch in ItemBatches(chosen, task.training.evaluation_batch):
         judged = {MODEL: task.measures(task.predictions(batch), batch.targets)}
         judged |= {} if naive is None else naive.measures(batch.inputs, batch.targets)
+        known.append(~batch.targets.isnan())
         for name, values in judged.items():
             for metric, each in values.items():
                 found.setdefault(name, {}).setdefault(metric, []).append(each)
+    shape = (len(before), count, form.horizon, -1)
+    there = torch.cat(known).reshape(shape)
     tables = {
-        name: {metric: _table(parts, len(before), count, form.horizon) for metric, parts in values.items()}
+        name: {metric: torch.cat(parts).double().reshape(shape) for metric, parts in values.items()}
         for name, values in found.items()
     }
     return Backtest(
         split,
         form.horizon,
         before,
-        {name: {metric: table.mean().item() for metric, table in each.items()} for name, each in tables.items()},
-        _means(tables, 1),
-        _means(tables, 0),
+        _means(tables, there, (0, 1, 2, 3)),
+        _means(tables, there, (0, 2, 3)),
+        _means(tables, there, (0, 1, 3)),
         f"{count} origins per series; {task.protocol().partition(', ')[2]}",
     )
 
 
-def _table(parts: list[Tensor], series: int, origins: int, horizon: int) -> Tensor:
-    """The mean of a metric (origins, horizon), of values (series * origins, horizon * D)."""
-    values = torch.cat(parts).double()
-    return values.reshape(series, origins, horizon, -1).mean((0, 3))
-
-
-def _means(tables: Mapping[str, Mapping[str, Tensor]], dim: int) -> Errors:
-    return {name: {metric: table.mean(dim).tolist() for metric, table in each.items()} for name, each in tables.items()}
+def _means(
+    tables: Mapping[str, Mapping[str, Tensor]], known: Tensor, dims: tuple[int, ...]
+) -> dict[str, dict[str, Any]]:
+    """The means of metrics (series, origins, horizon, values) over some dimensions, of targets that are known."""
+    count = known.sum(dims)
+    return {
+        name: {metric: (torch.where(known, table, 0).sum(dims) / count).tolist() for metric, table in each.items()}
+        for name, each in tables.items()
+    }

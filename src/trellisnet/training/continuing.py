@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from trellisnet.checksums import file_hash, forget
 from trellisnet.core.checks import positive_int
-from trellisnet.data.files.cache import file_hash
 from trellisnet.models.language import LanguageModel
 from trellisnet.models.pretrained import WEIGHTS
 from trellisnet.training.config import Config
@@ -77,6 +77,7 @@ def write_extension(run: Run, before: int) -> None:
     facts = run.read_json(TASK) or {}
     extension = [before, run.config.training.epochs]
     facts |= {"config": run.config.to_dict(), EXTENDED: [*facts.get(EXTENDED, []), extension]}
+    forget(run.folder)
     for name in (RESULT, REPORT):  # first: without them the run is not finished, with any number of epochs
         (run.folder / name).unlink(missing_ok=True)
     run.write_config(facts)

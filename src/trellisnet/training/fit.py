@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from trellisnet.checksums import forget
 from trellisnet.data.sequences.given import Split
 from trellisnet.files import FullDiskError
 from trellisnet.training.checks import check_config
@@ -223,6 +224,8 @@ def _fit(run: Run, task: Task, team: Workers, resuming: bool, again: str, watch:
         facts = run.read_json(TASK) or {}
         for sentence in history(facts):
             progress.say(f"this run was {sentence}")
+        if team.first:
+            forget(run.folder)  # of a run that was killed before its report
         if resuming and trainer.restore():
             used = "" if minutes is None else f", {trainer.clock.used / 60:.2f} minutes"
             progress.say(f"resumes from step {trainer.step}{used} of {length}")
@@ -272,6 +275,7 @@ def _conclude(run: Run, task: Task, metrics: Metrics, progress: Progress) -> Non
     result = {"metrics": metrics, "protocol": task.protocol(), "parameters": task.num_parameters}
     naive = {split: task.naive(split) for split in metrics}
     run.write_json(RESULT, {**result, **({"naive": naive} if any(naive.values()) else {}), **shown})
+    run.seal()
     report = write_report(run)
     for sample in shown.get("samples", []):
         progress.say(f"a sample of generated text:\n\n{sample['prompt']}{sample['text']}\n")

@@ -8,6 +8,7 @@ environment.json  versions, machine, command, git state
 checkpoints/      the last two checkpoints, for resuming
 best/, last/      the model as `save_pretrained` writes it: best by validation, and after the last epoch; with a copy of
                   task.json, so that such a folder alone is enough for predictions
+checksums.json    those of task, metrics, result and environment, at the end; best/ and last/ have their own
 trackers.json     what finds the records of the trackers again, and how many entries they have
 tensorboard/      the metrics for TensorBoard, wandb/ those for Weights & Biases, if they are among the trackers
 result.json       metrics of the best model, at the end
@@ -29,6 +30,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from trellisnet.checksums import check_intact, record
 from trellisnet.files import TEMPORARY, append, remove_leftovers, replacing
 from trellisnet.training.config import Config
 from trellisnet.training.events import Events
@@ -85,6 +87,7 @@ class Run:
         if not path.is_file():
             raise FileNotFoundError(f"{folder} is not a run: {path} not found")
         run = cls(folder, read_run(path))
+        check_intact(folder)
         if (recorded := (run.read_json(TASK) or {}).get("config")) is not None:
             check_unchanged(path, recorded)
         return run
@@ -178,6 +181,10 @@ class Run:
     def write_json(self, name: str, content: Any) -> None:
         """Write a JSON file in the folder."""
         write_json(self.folder / name, content)
+
+    def seal(self) -> None:
+        """Record the checksums of what will not change any more; config.yaml is compared with its record."""
+        record(self.folder, (TASK, METRICS, RESULT, ENVIRONMENT))
 
     def read_json(self, name: str) -> dict[str, Any] | None:
         """Read a JSON file of the folder; None if it does not exist, a ValueError if it is damaged."""

@@ -11,9 +11,11 @@ from safetensors import SafetensorError
 from safetensors import torch as safetensors
 from torch import Tensor, nn
 
+from trellisnet.checksums import check_intact, forget, record
 from trellisnet.files import replacing
-from trellisnet.models.pretrained import WEIGHTS, Pretrained
+from trellisnet.models.pretrained import CONFIG, WEIGHTS, Pretrained
 from trellisnet.training.runs import TASK, write_json
+from trellisnet.vocabulary import FILE_NAME as VOCABULARY
 
 
 def save_model(model: nn.Module, folder: Path, facts: Mapping[str, Any]) -> None:
@@ -25,12 +27,14 @@ def save_model(model: nn.Module, folder: Path, facts: Mapping[str, Any]) -> None
         facts: of the task, for `task.json`.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    forget(folder)
     write_json(folder / TASK, facts)  # before the model, which is incomplete without it
     if isinstance(model, Pretrained):
         model.save_pretrained(folder)
-        return
-    with replacing(folder / WEIGHTS) as (file,):
-        safetensors.save_model(model, str(file))
+    else:
+        with replacing(folder / WEIGHTS) as (file,):
+            safetensors.save_model(model, str(file))
+    record(folder, (TASK, WEIGHTS, CONFIG, VOCABULARY))
 
 
 def load_weights(model: nn.Module, folder: Path, grown: bool = False) -> None:
@@ -39,6 +43,7 @@ def load_weights(model: nn.Module, folder: Path, grown: bool = False) -> None:
     With `grown`, the model's body may have parts that the saved one does not have (`added_parts`).
     """
     path = folder / WEIGHTS
+    check_intact(folder)
     if isinstance(model, Pretrained):
         model.load_weights(folder, grown)
         return

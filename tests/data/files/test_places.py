@@ -56,6 +56,19 @@ def test_missing_files_are_downloaded_once(source, server, cache):
     assert server.asked == ["a.txt"]
 
 
+def test_a_damaged_download_is_fetched_again(source, server, capsys):
+    path = find([source])[1]["a.txt"]
+    path.write_bytes(TEXT[:-1] + b"?")
+    assert find([source])[1]["a.txt"].read_bytes() == TEXT
+    assert server.asked == ["a.txt"] * 2
+    said = capsys.readouterr().err
+    assert f"{path.parent} is damaged (the checksum of a.txt differs) and is fetched again" in said
+    server.broken["a.txt"] = ["missing"] * 10
+    path.write_bytes(TEXT[:-1] + b"?")
+    with pytest.raises(MissingDataError, match="things: not found"):
+        find([source])
+
+
 @pytest.mark.parametrize("fault", ["truncated", "corrupt", "busy"])
 def test_a_failed_download_is_retried(source, server, fault):
     server.broken["a.txt"] = [fault, fault]

@@ -96,7 +96,7 @@ def test_times_of_a_parquet_file(tmp_path):
         (
             ["1", "2", None, "4", "5", "6"],
             {},
-            r"line 5: 4 follows 2, a gap, for steps are of 1; fill = forward, linear or",
+            r"line 5: 4 follows 2, a gap, for steps are of 1; fill = forward, linear, zero or",
         ),
         (["2024-01-01", "2024-01-02", "2024-01-05", "2024-01-06"], {}, r"line 4: .* for steps are of 1 days; fill"),
         (["2024-01", "2024-02", "2024-04", "2024-05"], {}, r"line 4: 2024-04 follows 2024-02, .* of 1 months; fill"),
@@ -110,7 +110,11 @@ def test_times_of_a_parquet_file(tmp_path):
             {"fill": "zero"},
             r"line 5: .*, 999,999,998 steps of 1, too many to fill in a file",
         ),
-        (["1", "2"], {"fill": "backward"}, r"fill must be one of 'forward', 'linear', 'zero', got 'backward'"),
+        (
+            ["1", "2"],
+            {"fill": "backward"},
+            r"fill must be one of .*'zero', 'masked', got 'backward'",
+        ),
         (["1", "2"], {"time": None, "time_format": "%d"}, r"time_format belongs to a column of times, got '%d' and no"),
     ],
 )

@@ -6,8 +6,6 @@ because a disk can damage a file without a trace in its size and date.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import shutil
 import sys
@@ -17,10 +15,10 @@ from pathlib import Path
 
 from filelock import FileLock
 
+from trellisnet.checksums import damage, record
 from trellisnet.files import FullDiskError, full_disk, sync
 
 CACHE_VARIABLE = "TRELLISNET_CACHE"
-CHECKSUMS = "checksums.json"
 
 
 def cache_folder() -> Path:
@@ -58,25 +56,6 @@ def cached(name: str, key: str, build: Callable[[Path], None]) -> Path:
     return entry
 
 
-def damage(entry: Path) -> str | None:
-    """Describe how the files of an entry differ from what was written; None if they do not."""
-    try:
-        expected = json.loads((entry / CHECKSUMS).read_text(encoding="utf-8"))
-        known = expected["files"]
-        whole = expected["sha256"] == _hash_of(known)
-    except (OSError, ValueError, KeyError, TypeError):
-        return f"{CHECKSUMS} is missing or not readable"
-    if not whole:
-        return f"the checksum of {CHECKSUMS} differs"
-    for name, checksum in known.items():
-        try:
-            if file_hash(entry / name) != checksum:
-                return f"the checksum of {name} differs"
-        except OSError as error:
-            return f"{name}: {error.strerror}"
-    return None
-
-
 @contextmanager
 def locked(target: Path) -> Iterator[None]:
     """Hold the lock of a file or folder in the cache; its parent is created if necessary.
@@ -100,22 +79,6 @@ def locked(target: Path) -> Iterator[None]:
         lock.release()
 
 
-def file_hash(path: Path, start: int = 0, stop: int | None = None) -> str:
-    """Return the SHA-256 of a file or of a range of its bytes."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        file.seek(start)
-        left = path.stat().st_size - start if stop is None else stop - start
-        while left > 0 and (block := file.read(min(left, 2**20))):
-            digest.update(block)
-            left -= len(block)
-    return digest.hexdigest()
-
-
-def _hash_of(known: dict[str, str]) -> str:
-    return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()
-
-
 def _remove(entry: Path) -> None:
     """Remove an entry; it is renamed first, so that no process finds a part of it."""
     leftover = entry.with_name(f".{entry.name}.tmp-damaged")
@@ -131,9 +94,7 @@ def _build(entry: Path, build: Callable[[Path], None]) -> None:
     try:
         staging.mkdir()
         build(staging)
-        known = {path.name: file_hash(path) for path in sorted(staging.iterdir())}
-        content = json.dumps({"files": known, "sha256": _hash_of(known)})
-        (staging / CHECKSUMS).write_text(content, encoding="utf-8")
+        record(staging, [path.name for path in staging.iterdir()])
         for path in (*staging.iterdir(), staging):
             sync(path)
         staging.rename(entry)

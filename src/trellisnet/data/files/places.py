@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from trellisnet.checksums import CHECKSUMS, damage, record
 from trellisnet.data.files.archives import unpack
 from trellisnet.data.files.cache import cache_folder, locked
 from trellisnet.data.files.download import Download, DownloadError, check, fetch
@@ -69,7 +72,7 @@ def find(sources: Sequence[Source], root: str | Path | None = None) -> tuple[Sou
     places = search_places(root)
     for place in places:
         for source in sources:
-            if files := _files_in(place, source):
+            if (files := _files_in(place, source)) and not (place == _downloads() and _removed_if_damaged(source)):
                 return source, files
     for place in places:
         for source in sources:
@@ -109,6 +112,7 @@ def _unpacked(place: Path, source: Source) -> dict[str, Path] | None:
                 for path, archive in zip(paths, archives, strict=True):
                     check(path, archive.checksum)
                     unpack(path, archive.members, target)
+                record(target, [path.name for path in target.iterdir()])
             return _files_in(_downloads(), source)
     return None
 
@@ -125,9 +129,22 @@ def _downloaded(source: Source) -> dict[str, Path]:
             if download.members:
                 unpack(path, download.members, target)
                 path.unlink()
+        record(target, [path.name for path in target.iterdir()])
     files = _files_in(_downloads(), source)
     assert files, f"the downloads of {source.folders[0]} do not hold all of its files"
     return files
+
+
+def _removed_if_damaged(source: Source) -> bool:
+    """Remove the downloads of a source if they are not what was downloaded any more; they are then fetched again."""
+    target = _downloads() / source.folders[0]
+    if not (target / CHECKSUMS).is_file() or damage(target) is None:
+        return False
+    with locked(target):
+        if target.is_dir() and (found := damage(target)) is not None:  # another process may have fetched it again
+            print(f"{target} is damaged ({found}) and is fetched again", file=sys.stderr, flush=True)
+            shutil.rmtree(target)
+    return True
 
 
 def _wanted(sources: Sequence[Source], places: Sequence[Path], error: DownloadError) -> str:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from trellisnet.data.checks import check_file
 from trellisnet.data.sequences.filling import fill_missing
-from trellisnet.data.sequences.series import Series
+from trellisnet.data.sequences.series import Series, filled_note
 from trellisnet.data.sequences.tables import FILL_HINT
 
 SUFFIXES = (".npy", ".npz")
@@ -76,7 +76,7 @@ def read_arrays(path: Path, targets: str | None, fill: str | None = None, each_s
         found = found.reshape(-1) if each_step else found
     split = _with_shape(path, arrays, "split", lengths.shape).astype(str) if "split" in arrays else None
     names = [str(number) for number in range(len(lengths))]
-    note = f"{missing:,} missing values filled ({fill})" if missing else ""
+    note = filled_note(fill, 0, missing, 0)
     return Series(path, values, lengths, names, found, split, note=note)
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from trellisnet.data.batches import ItemBatches, Items
 from trellisnet.data.checks import pick
+from trellisnet.data.sequences.filling import MASKED
 
 
 @dataclass(frozen=True)
@@ -22,9 +23,18 @@ class Scale:
 
     @classmethod
     def of(cls, values: NDArray[np.float64]) -> Scale:
-        """Return the scale that standardises each channel of values (N, C); a constant channel is only shifted."""
-        deviation = values.std(axis=0)
-        return cls(values.mean(axis=0), np.where(deviation > 0, deviation, 1.0))
+        """Return the scale that standardises each channel of values (N, C); a constant channel is only shifted.
+
+        NaN is no value; a channel without values stays as it is.
+        """
+        missing = np.isnan(values)
+        if missing.any():
+            count = (~missing).sum(axis=0).clip(1)
+            mean = np.where(missing, 0, values).sum(axis=0) / count
+            deviation = np.sqrt(np.where(missing, 0, np.square(values - mean)).sum(axis=0) / count)
+        else:
+            mean, deviation = values.mean(axis=0), values.std(axis=0)
+        return cls(mean, np.where(deviation > 0, deviation, 1.0))
 
     def apply(self, values: NDArray[np.float64]) -> NDArray[np.float32]:
         """Standardise values (..., C)."""
@@ -58,7 +68,7 @@ class SeriesForm:
         future: of forecasting: those of `values` that are known ahead; they are read `horizon` steps ahead.
         season: of forecasting: steps after which the series repeats, for the seasonal naive forecast.
         time_format: how times are written, if not as numbers or ISO dates.
-        fill: how gaps and missing values are filled.
+        fill: how gaps and missing values are filled. If they are masked, models read each channel and its marks.
         step, step_unit: the time between two rows, see `Step`.
         separator, decimal, encoding: how a CSV file is written, see `Dialect`.
         label: of tagging: column of the label of each row.
@@ -88,6 +98,11 @@ class SeriesForm:
     def predicted(self, channels: int) -> list[int]:
         """Of forecasting: the channels that are predicted, of all `channels`."""
         return [self.values.index(name) for name in self.targets] or list(range(channels))
+
+    @property
+    def masked(self) -> bool:
+        """Whether missing values are NaN until a model reads them, with marks."""
+        return self.fill == MASKED
 
     @property
     def known_ahead(self) -> list[int]:
@@ -127,6 +142,11 @@ class SequenceData:
     each_step: bool = False
     form: SeriesForm = SeriesForm()
     ahead: bool = False
+
+    @property
+    def channels(self) -> int:
+        """The number of channels without those that mark missing values."""
+        return self.input_size // 2 if self.form.masked else self.input_size
 
     def facts(self) -> dict[str, Any]:
         """All but the sequences themselves, in types that JSON knows."""

@@ -1,13 +1,17 @@
-"""Fill missing values of series."""
+"""Fill missing values of series, or mark them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-FILLS = ("forward", "linear", "zero")
+MASKED = "masked"
+FILLS = ("forward", "linear", "zero", MASKED)
 
 
 def fill_missing(
@@ -18,15 +22,15 @@ def fill_missing(
     Args:
         values: (total steps, channels), the series concatenated.
         lengths: (series,).
-        fill: "forward", the last value before; "linear", between the values before and after; "zero"; or None, which
-            leaves the values as they are.
+        fill: "forward", the last value before; "linear", between the values before and after; "zero"; or "masked" or
+            None, which leave the values as they are.
         place: describes the position of a step and channel, for errors.
 
     Raises:
         ValueError: the first value of a series is missing, or for "linear" the last one.
     """
     missing = np.isnan(values)
-    if fill is None or not missing.any():
+    if fill in (None, MASKED) or not missing.any():
         return values
     if fill == "zero":
         return np.where(missing, 0.0, values)
@@ -45,3 +49,19 @@ def fill_missing(
             else:
                 column[gaps] = column[known[np.searchsorted(known, np.flatnonzero(gaps)) - 1]]
     return filled
+
+
+def with_marks(values: NDArray[Any]) -> NDArray[Any]:
+    """Values (..., C), 0 for NaN, and C more channels that mark them: 1 where there is a value, else 0."""
+    missing = np.isnan(values)
+    return np.concatenate([np.where(missing, 0, values), ~missing], axis=-1, dtype=values.dtype)
+
+
+def repeated_last(values: Tensor) -> Tensor:
+    """Of values with marks (B, T, 2 C): the values (B, T, C), each that is missing replaced by the last one before it.
+
+    Before the first value of a channel they are 0.
+    """
+    values, marks = values.chunk(2, dim=-1)
+    steps = torch.arange(values.shape[1]).view(1, -1, 1)
+    return values.gather(1, torch.where(marks > 0, steps, 0).cummax(dim=1).values)

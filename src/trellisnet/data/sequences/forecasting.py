@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from trellisnet.data.batches import Items
 from trellisnet.data.sequences.data import Scale, SequenceData, SeriesForm
+from trellisnet.data.sequences.filling import with_marks
 from trellisnet.data.sequences.series import HELD_OUT, SPLITS, Series
 
 
@@ -16,7 +17,7 @@ class WindowItems(Items):
     """Windows of series, and the steps after each.
 
     Args:
-        values: (total steps, channels), the series concatenated.
+        values: (total steps, channels), the series concatenated; NaN where they are missing and masked.
         starts: the first row of each window, ascending.
         form: window, horizon and columns.
         series: names of the series, and the first row of each.
@@ -38,9 +39,15 @@ class WindowItems(Items):
     def take(
         self, indices: NDArray[np.int64], steps: int | None = None
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Return values (B, window, C) and the predicted ones of the next steps (B, horizon * D), step by step."""
+        """Return values (B, window, C) and the predicted ones of the next steps (B, horizon * D), step by step.
+
+        If missing values are masked, inputs have their marks (B, window, 2 C), and targets are NaN.
+        """
         both = self.values[self.starts[indices][:, None] + np.arange(self.steps)]
-        return read_window(both, self.form), both[:, self.window :, self.predicted].reshape(len(indices), -1)
+        inputs = read_window(both, self.form)
+        return with_marks(inputs) if self.form.masked else inputs, both[:, self.window :, self.predicted].reshape(
+            len(indices), -1
+        )
 
     def origins(self, count: int) -> tuple[WindowItems, dict[str, list[int]]]:
         """`count` windows of each series at equal distances, and the number of steps before each forecast, by series.
@@ -85,12 +92,17 @@ def forecasting(series: Series, form: SeriesForm, standardise: bool) -> Sequence
     window, horizon = form.window, form.horizon
     found: dict[str, list[NDArray[np.int64]]] = {name: [] for name in SPLITS}
     training = np.zeros(len(series.values), dtype=bool)
+    predicted = form.predicted(series.values.shape[1])
+    # whether any of the next steps has a value to predict
+    counts = np.append(0, (~np.isnan(series.values[:, predicted])).any(axis=1).cumsum())
+    targeted = counts[np.minimum(np.arange(len(series.values)) + horizon, len(series.values))] > counts[:-1]
     for start, length in zip(series.starts.tolist(), series.lengths.tolist(), strict=True):
         held = int(length * HELD_OUT)
         ends = (0, length - 2 * held, length - held, length)  # a split predicts values between two consecutive ends
         training[start : start + ends[1]] = True
         for name, first, end in zip(SPLITS, ends[:-1], ends[1:], strict=True):
-            found[name].append(start + np.arange(max(first, window), end - horizon + 1) - window)
+            rows = start + np.arange(max(first, window), end - horizon + 1) - window
+            found[name].append(rows[targeted[rows + window]])
     starts = {name: np.concatenate(rows) for name, rows in found.items()}
     if len(starts["train"]) == 0:
         raise ValueError(
@@ -99,8 +111,7 @@ def forecasting(series: Series, form: SeriesForm, standardise: bool) -> Sequence
         )
     scale = Scale.of(series.values[training]) if standardise else None
     values = series.values.astype(np.float32) if scale is None else scale.apply(series.values)
-    channels = values.shape[1]
-    predicted = form.predicted(channels)
+    channels = values.shape[1] * (2 if form.masked else 1)
     firsts = dict(zip(series.names, series.starts.tolist(), strict=True))
     splits = {name: WindowItems(values, rows, form, firsts) for name, rows in starts.items() if len(rows)}
     note = f"own series, {horizon} steps ahead" + (", standardised" if standardise else "")

@@ -114,8 +114,8 @@ def _classified(
     return labels, splits
 
 
-def read_sequences(name: str, x: Any) -> list[NDArray[np.float32]]:
-    """Sequences (T, C) of (N, T, C), (N, T), or a list of (T, C) or (T,), checked."""
+def read_sequences(name: str, x: Any, missing: bool = False) -> list[NDArray[np.float32]]:
+    """Sequences (T, C) of (N, T, C), (N, T), or a list of (T, C) or (T,), checked; `missing`: they may have NaN."""
     rows = x if isinstance(x, (list, tuple)) else _array(name, x)
     if np.ndim(rows[0] if len(rows) else 0) == 0:
         raise ValueError(f"{name} must be sequences, (N, T, C) or a list of (T, C), got {_described(x)}")
@@ -126,8 +126,9 @@ def read_sequences(name: str, x: Any) -> list[NDArray[np.float32]]:
         if row.ndim != 2 or not row.size or row.shape[1] != channels or row.dtype.kind not in "biuf":
             got = f"{row.dtype} {row.shape} for {name}[{i}]"
             raise ValueError(f"{name} must be (N, T, C) or a list of (T, {channels}), of numbers, got {got}")
-        if not np.isfinite(row).all():
-            raise ValueError(f"{name} must be finite numbers, got {row[~np.isfinite(row)][0]} in {name}[{i}]")
+        wrong = ~(np.isfinite(row) | (np.isnan(row) & missing))
+        if wrong.any():
+            raise ValueError(f"{name} must be finite numbers, got {row[wrong][0]} in {name}[{i}]")
     return [row.astype(np.float32) for row in arrays]
 
 

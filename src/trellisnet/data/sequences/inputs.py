@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from trellisnet.data.sequences.arrays import SUFFIXES as ARRAY_SUFFIXES
 from trellisnet.data.sequences.arrays import read_arrays
 from trellisnet.data.sequences.data import SequenceData, SeriesForm
+from trellisnet.data.sequences.filling import with_marks
 from trellisnet.data.sequences.forecasting import read_window
 from trellisnet.data.sequences.given import read_sequences
 from trellisnet.data.sequences.series import Series, read_series
@@ -35,11 +36,12 @@ def read_inputs(data: SequenceData, inputs: Any) -> tuple[list[str], list[NDArra
         where, names = str(series.path), list(series.names)
         rows = np.split(series.values, series.lengths.cumsum()[:-1])
     else:
-        where, rows = "inputs", [row.astype(np.float64) for row in read_sequences("inputs", inputs)]
+        where, given = "inputs", read_sequences("inputs", inputs, data.form.masked)
+        rows = [row.astype(np.float64) for row in given]
         names = [str(i) for i in range(len(rows))]
     channels, form = rows[0].shape[1], data.form
-    if channels != data.input_size:
-        raise ValueError(f"{where}: must have {data.input_size} channels, as what was trained on, got {channels}")
+    if channels != data.channels:
+        raise ValueError(f"{where}: must have {data.channels} channels, as what was trained on, got {channels}")
     if form.window is not None:
         needed, least = form.window, f"window = {form.window}"
         if form.future:
@@ -49,7 +51,8 @@ def read_inputs(data: SequenceData, inputs: Any) -> tuple[list[str], list[NDArra
                 raise ValueError(f"{where}: series {name!r} must have at least {least} steps, got {len(row)}")
         rows = [read_window(row[-needed:], form) for row in rows]
     scale = data.input_scale
-    return names, [row.astype(np.float32) if scale is None else scale.apply(row) for row in rows]
+    read = [row.astype(np.float32) if scale is None else scale.apply(row) for row in rows]
+    return names, [with_marks(row) for row in read] if form.masked else read
 
 
 def _read_file(data: SequenceData, path: Path) -> Series:

@@ -78,7 +78,9 @@ def load_series(
             Times have equal steps, up to a tenth of a step; months count as equal.
         time_format: how times are written if they are neither, in the codes of `strptime`: "%d.%m.%Y".
         fill: what to do about gaps between times and about missing values: "forward" repeats the last value, "linear"
-            interpolates, "zero" inserts zeros; of several rows with the same time, the last counts. Default: each of
+            interpolates, "zero" inserts zeros; "masked" shows the model 0 after standardising, and for every channel
+            another one that is 1 where there is a value and 0 where there is none; forecasts of missing values do not
+            count in the loss and the metrics. Of several rows with the same time, the last counts. Default: each of
             these is an error.
         separator: character between the fields of a CSV file, or "tab"; default ",".
         decimal: "." (default) or ",", before the decimals of a CSV file.
@@ -151,7 +153,7 @@ def load_series(
     if task == "forecasting":
         data = forecasting(read, _with_windows(form, window, 1 if horizon is None else horizon, season), standardise)
     else:
-        data = replace(whole_series(read, task, classes, standardise), form=form)
+        data = replace(whole_series(read, task, classes, standardise, form.masked), form=form)
     return replace(data, note=", ".join(part for part in (data.note, read.note) if part))
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trellisnet.data.sequences.data import SeriesForm
-from trellisnet.data.sequences.filling import fill_missing
+from trellisnet.data.sequences.filling import MASKED, fill_missing
 from trellisnet.data.sequences.tables import FILL_HINT, Dialect, Table, read_table
 from trellisnet.data.sequences.times import Step, find_step, read_times, slots
 
@@ -25,7 +25,7 @@ class Series:
 
     Attributes:
         path: the file, for errors.
-        values: (total steps, channels).
+        values: (total steps, channels); NaN where they are missing and masked.
         lengths: (series,), length of each series.
         names: names of the series.
         targets: (series, ...), labels or numbers as in the file, or (total steps,), a label per step; None: there are
@@ -116,7 +116,7 @@ def read_series(
         found,
         constant[split] if split else None,
         step,
-        _note(form.fill, int((rows < 0).sum()), int(np.isnan(matrix[order]).sum()), repeated),
+        filled_note(form.fill, int((rows < 0).sum()), int(np.isnan(matrix[order]).sum()), repeated),
     )
 
 
@@ -131,7 +131,7 @@ def _filled(
     place: Callable[[int, int], str],
     ahead: int,
 ) -> NDArray[np.float64]:
-    """Values without NaN; those that are not known yet are 0."""
+    """Values without NaN, unless they are masked; those that are not known yet are 0."""
     if not ahead:
         return fill_missing(values, lengths, form.fill, place)
     known = np.array(form.known_ahead)
@@ -192,11 +192,12 @@ def _with_gaps(
     return rows, lengths
 
 
-def _note(fill: str | None, steps: int, values: int, repeated: int) -> str:
+def filled_note(fill: str | None, steps: int, values: int, repeated: int) -> str:
     """What was filled, for the note of the dataset."""
     counts = {"missing steps": steps, "missing values": values}
     found = [f"{count:,} {what}" for what, count in counts.items() if count]
-    parts = [f"{' and '.join(found)} filled ({fill})"] if found else []
+    how = fill if fill == MASKED else f"filled ({fill})"
+    parts = [f"{' and '.join(found)} {how}"] if found else []
     return ", ".join(parts + ([f"{repeated:,} repeated times dropped"] if repeated else []))
 
 

@@ -17,7 +17,7 @@ from trellisnet.data.checks import check_file
 
 SUFFIXES = (".csv", ".parquet")
 MISSING = ("", "na", "n/a", "nan", "null", "none")  # in lower case
-FILL_HINT = "fill = forward, linear or zero fills missing values"
+FILL_HINT = "fill = forward, linear, zero or masked accepts missing values"
 
 
 @dataclass(frozen=True)

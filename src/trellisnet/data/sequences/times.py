@@ -155,7 +155,7 @@ def slots(
         refuse(uneven[0], f"not a whole number of steps of {step}; without time, rows keep the order of the file")
     gaps = np.flatnonzero(whole > 1)
     if len(gaps) and not fills:
-        refuse(gaps[0], f"a gap, for steps are of {step}; fill = forward, linear or zero fills gaps")
+        refuse(gaps[0], f"a gap, for steps are of {step}; fill = forward, linear, zero or masked accepts gaps")
     whole[starts] = 0
     if whole.sum() > (MOST_ADDED + 1) * len(whole):
         longest = int(whole.argmax())

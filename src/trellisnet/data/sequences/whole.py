@@ -11,6 +11,7 @@ from trellisnet.core.checks import positive_int
 from trellisnet.data.batches import Items
 from trellisnet.data.sequences.binary import check_labels
 from trellisnet.data.sequences.data import Scale, SequenceData
+from trellisnet.data.sequences.filling import with_marks
 from trellisnet.data.sequences.series import HELD_OUT, SPLITS, Series
 
 
@@ -53,10 +54,16 @@ class TaggedItems(SeriesItems):
         return inputs, tags
 
 
-def whole_series(series: Series, task: str, classes: int | None, standardise: bool) -> SequenceData:
-    """Return a dataset with one target per series, or for "tagging" one label per step."""
+def whole_series(
+    series: Series, task: str, classes: int | None, standardise: bool, masked: bool = False
+) -> SequenceData:
+    """Return a dataset with one target per series, or for "tagging" one label per step.
+
+    With `masked`, inputs have the marks of missing values.
+    """
     which = _assign_splits(series)
     values, scale = _standardised(series, which["train"], standardise)
+    values = with_marks(values) if masked else values
     targets: NDArray[Any]
     labels: tuple[str, ...] = ()
     target_scale = None

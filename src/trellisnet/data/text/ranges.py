@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from trellisnet.data.files.cache import file_hash
+from trellisnet.checksums import file_hash
 
 BLOCK = 2**20  # bytes
 FRACTIONS = {"train": 0.9, "valid": 0.05, "test": 0.05}

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from trellisnet.data.sequences.data import SequenceData
+from trellisnet.data.sequences.filling import repeated_last
 from trellisnet.models.distributions import Spread, pinball
 
 MOST_WINDOWS = 10_000  # of the training split, from which the errors of naive forecasts are taken
@@ -29,7 +30,8 @@ class NaiveForecasts:
         form = data.form
         assert form.window is not None
         assert form.horizon is not None
-        self.channels, self.levels, steps = form.predicted(data.input_size), tuple(levels), torch.arange(form.horizon)
+        self.channels, self.levels, steps = form.predicted(data.channels), tuple(levels), torch.arange(form.horizon)
+        self.masked = form.masked
         self.sources = {"last value": torch.full_like(steps, form.window - 1)}
         if form.season is not None:
             self.sources[f"last season of {form.season}"] = form.window - form.season + steps % form.season
@@ -39,11 +41,12 @@ class NaiveForecasts:
             rows = np.unique(np.linspace(0, len(items) - 1, min(len(items), MOST_WINDOWS)).astype(np.int64))
             inputs, targets = (torch.from_numpy(part) for part in items.take(rows))
             for name, forecast in self.points(inputs).items():
-                found = np.quantile((targets - forecast).double().numpy(), self.levels, axis=0)
+                found = np.nanquantile((targets - forecast).double().numpy(), self.levels, axis=0)
                 self.errors[name] = torch.from_numpy(found.T.copy()).to(targets.dtype)
 
     def points(self, inputs: Tensor) -> dict[str, Tensor]:
-        """The forecasts (B, horizon * D) from windows (B, T, C), by name."""
+        """The forecasts (B, horizon * D) from windows (B, T, C), by name; of missing values the ones before count."""
+        inputs = repeated_last(inputs) if self.masked else inputs
         return {name: inputs[:, source][:, :, self.channels].flatten(1) for name, source in self.sources.items()}
 
     def measures(self, inputs: Tensor, targets: Tensor) -> dict[str, dict[str, Tensor]]:
@@ -60,6 +63,7 @@ def measures(
 ) -> dict[str, Tensor]:
     """How good forecasts (..., D) and, if given, their quantiles (..., D, levels) are: value by value, by metric.
 
+    Targets that are NaN are missing, and so is how good their forecasts are.
     Coverage is 1 where the target is between the lowest and the highest quantile, or below the only one.
     """
     difference = point - targets
@@ -69,7 +73,11 @@ def measures(
     covered = targets <= quantiles[..., -1]
     if len(levels) > 1:
         covered &= targets >= quantiles[..., 0]
-    return {"pinball": pinball(quantiles, targets, levels), **found, "coverage": covered.to(point.dtype)}
+    return {
+        "pinball": pinball(quantiles, targets, levels),
+        **found,
+        "coverage": torch.where(targets.isnan(), targets, covered.to(point.dtype)),
+    }
 
 
 def spread_measures(spread: Spread, prediction: Tensor, targets: Tensor, likelihood: bool) -> dict[str, Tensor]:

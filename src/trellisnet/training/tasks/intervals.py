@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from trellisnet.data.batches import Batch
 from trellisnet.data.sequences.data import Scale
+from trellisnet.data.sequences.filling import repeated_last
 
 if TYPE_CHECKING:
     from trellisnet.training.tasks.regression import RegressionTask
@@ -41,10 +42,11 @@ def shown_intervals(task: RegressionTask) -> list[dict[str, Any]]:
             quantiles, truth = quantiles[0], truth[0]
         return [_chart(task, "", [], restored(truth, scale)[:STEPS, 0], _of_quantiles(quantiles, scale)[:STEPS, 0])]
     assert form.horizon is not None
-    channel, values = form.predicted(task.data.input_size)[0], task.data.output_size // form.horizon
+    channel, values = form.predicted(task.data.channels)[0], task.data.output_size // form.horizon
+    read = repeated_last(inputs) if form.masked else inputs
     charts = []
     for i, row in enumerate(rows.tolist()):
-        past = inputs[i, -PAST * form.horizon :].double().numpy()
+        past = read[i, -PAST * form.horizon :].double().numpy()
         past = restored(past, task.data.input_scale)[:, channel]
         found = restored(truth[i], scale)[::values], _of_quantiles(quantiles[i], scale)[::values]
         charts.append(_chart(task, f"window {row + 1:,} of {len(items):,}", past.tolist(), *found))

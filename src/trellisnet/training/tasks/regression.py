@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -63,10 +64,11 @@ class RegressionTask(SequenceTask):
             self.summed = (*(metric.name for metric in (self.metric, *self.others)), "count")
 
     def judge(self, batch: Batch, out: Any) -> Sums:
-        found = self.measures(out.prediction, batch.targets)
+        found, targets = self.measures(out.prediction, batch.targets), batch.targets
         if self.data.each_step:
             found = {name: inside(values, batch) for name, values in found.items()}
-        return {**{name: values.sum().item() for name, values in found.items()}, "count": found["mse"].numel()}
+            targets = inside(targets, batch)
+        return _sums(found, targets)
 
     def measures(self, prediction: Tensor, targets: Tensor) -> dict[str, Tensor]:
         """How good a prediction is, value by value, by metric."""
@@ -88,7 +90,7 @@ class RegressionTask(SequenceTask):
         found: dict[str, Sums] = {}
         for batch in self.data.batches(split, self.training.evaluation_batch):
             for name, judged in self.naive_forecasts.measures(batch.inputs, batch.targets).items():
-                sums = {**{key: values.sum().item() for key, values in judged.items()}, "count": batch.targets.numel()}
+                sums = _sums(judged, batch.targets)
                 total = found.setdefault(name, dict.fromkeys(sums, 0.0))
                 for key, value in sums.items():
                     total[key] += value
@@ -156,7 +158,8 @@ class RegressionTask(SequenceTask):
             predicted += self._first(prediction if self.spread is None else self.spread.point(prediction), batch)
             if len(targets) >= PAIRS:
                 break
-        pairs = {"target": targets[:PAIRS], "predicted": predicted[:PAIRS]}
+        known = [i for i, target in enumerate(targets) if not math.isnan(target)][:PAIRS]
+        pairs = {"target": [targets[i] for i in known], "predicted": [predicted[i] for i in known]}
         return {"predictions": pairs, **({} if self.spread is None else {"intervals": shown_intervals(self)})}
 
     def _first(self, values: Tensor, batch: Batch) -> list[float]:
@@ -165,6 +168,12 @@ class RegressionTask(SequenceTask):
             values = values[torch.arange(len(values)), ends - 1]
         numbers: list[float] = values[:, 0].tolist()
         return numbers
+
+
+def _sums(judged: Mapping[str, Tensor], targets: Tensor) -> Sums:
+    """The sum of each metric over the values whose targets are not missing, and their number."""
+    known = ~targets.isnan()
+    return {**{name: values[known].sum().item() for name, values in judged.items()}, "count": int(known.sum())}
 
 
 def _spread_of(model: Any) -> Spread | None:
