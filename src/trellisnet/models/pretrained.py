@@ -154,8 +154,7 @@ class Pretrained(nn.Module, ABC):
 
         Raises:
             FileNotFoundError: a file is missing.
-            ValueError: a file is damaged (in a run: by checksum), does not fit the model, or a user-defined `cell`
-                or `body` is not passed.
+            ValueError: a file is damaged or does not fit the model, or a user-defined `cell` or `body` is not passed.
         """
         folder = find_model(folder)
         check_intact(folder)
@@ -211,9 +210,8 @@ class Pretrained(nn.Module, ABC):
         if version not in range(1, VERSION + 1):
             raise ValueError(f"{path} has format_version {version!r}, this version of trellisnet reads 1 to {VERSION}")
         import_module("trellisnet.models.trellis")  # its models are subclasses, known once they are imported
-        kinds: dict[str, type[Self]] = {}
-        for each in (cls, *cls.__subclasses__()):
-            kinds.setdefault(each.__name__, each)  # `torch.export` makes subclasses of the same name
+        # the first of a name: `torch.export` makes subclasses of the same names later
+        kinds = {kind.__name__: kind for kind in (*reversed(cls.__subclasses__()), cls)}
         kind = kinds.get(config.get("model"))
         if kind is None or not isinstance(config.get("arguments"), dict):
             expected = " or ".join(map(repr, kinds))

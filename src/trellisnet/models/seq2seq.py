@@ -35,7 +35,7 @@ from trellisnet.models.heads.softmax import SoftmaxHead
 from trellisnet.models.options import Seq2SeqOptions, split_options
 from trellisnet.models.pretrained import BuildsItsBody
 from trellisnet.models.reading_head import ReadingHead, Source
-from trellisnet.models.sequence import SequenceOutput
+from trellisnet.models.sequence_model import SequenceOutput
 from trellisnet.models.translation import TranslationMethods
 from trellisnet.vocabulary import FILE_NAME, Vocabulary
 

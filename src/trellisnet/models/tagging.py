@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from trellisnet.core.checks import positive_int
 from trellisnet.models.bidirectional import Lengths
-from trellisnet.models.sequence import Readable, SequenceModel
+from trellisnet.models.sequence_model import Readable, SequenceModel
 
 
 class SequenceTagger(SequenceModel):

@@ -19,7 +19,7 @@ from trellisnet.data.sequences.given import GivenItems, padded
 from trellisnet.integrations.sklearn.inputs import Rows
 from trellisnet.integrations.sklearn.members import EVALUATION_BATCH, Member, Split, Trained, choose, train
 from trellisnet.models.options import READOUTS
-from trellisnet.models.sequence import SequenceModel
+from trellisnet.models.sequence_model import SequenceModel
 from trellisnet.training.config import TrainingConfig
 from trellisnet.training.distribution import choose_device
 

@@ -21,7 +21,7 @@ from trellisnet.data.batches import Batch, ItemBatches
 from trellisnet.data.sequences.given import GivenItems
 from trellisnet.models.bidirectional import run_both
 from trellisnet.models.dropout import channel_mask, masked
-from trellisnet.models.sequence import SequenceModel
+from trellisnet.models.sequence_model import SequenceModel
 from trellisnet.training.config import TrainingConfig
 from trellisnet.training.optimisation import LearningRate, make_optimiser, without_progress
 

@@ -21,7 +21,7 @@ from trellisnet.models.body import BATCH_DIM, State, accepts, run_body
 from trellisnet.models.dropout import embed
 from trellisnet.models.language import LanguageModel
 from trellisnet.models.pretrained import Pretrained
-from trellisnet.models.sequence import SequenceModel
+from trellisnet.models.sequence_model import SequenceModel
 
 Shape = list[int | str]  # "batch" is the dynamic dimension
 EXAMPLES = 3  # sequences of the example batch; torch treats 0 and 1 in a special way

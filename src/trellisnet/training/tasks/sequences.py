@@ -17,7 +17,7 @@ from trellisnet.data.sequences.given import padded
 from trellisnet.data.sequences.inputs import read_inputs
 from trellisnet.models.body import nests_depths
 from trellisnet.models.pretrained import Pretrained, reading
-from trellisnet.models.sequence import SequenceModel
+from trellisnet.models.sequence_model import SequenceModel
 from trellisnet.training.config import TEXT_DEFAULTS, Config
 from trellisnet.training.distribution import Workers
 from trellisnet.training.metrics import LOSS
