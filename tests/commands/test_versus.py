@@ -165,14 +165,16 @@ def test_a_contest_by_cpu_time(tmp_path):
 def test_published_results_stand_beside_ours(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(tasks, "load", lambda name, **options: tiny_sequences())
     flags = ["--model.num_layers", "2", "--training.batch_size", "4", "--folder", str(tmp_path)]
-    assert main(["versus", "seq-mnist", "--bodies", "tcn,gru", "--minutes", "0.1", *ONE, *flags]) == 0
+    command = ["versus", "seq-mnist", "--bodies", "tcn,gru", "--minutes", "0.1", *ONE, *flags]
+    monkeypatch.setattr("sys.argv", ["trellisnet", *command])
+    assert main(command) == 0
     assert "99.00 % (Generic TCN)" in capsys.readouterr().out
     page = (tmp_path / "report.html").read_text()
     rows = re.findall(r"<tr>(.*?)</tr>", page[page.index("Published results") : page.index("Repeat the contest")])
     assert [re.findall("<td>(.*?)</td>", row)[2:] for row in rows[1:]] == [
         ["99.00 %", "-", "Generic TCN (Bai et al., 2018)"]
     ]
-    assert "trellisnet " in page[page.index("Repeat the contest") : page.index("Repeat a run")]
+    assert "trellisnet versus seq-mnist" in page[page.index("Repeat the contest") : page.index("Repeat a run")]
 
 
 def test_options_with_lists_and_of_training(tmp_path):

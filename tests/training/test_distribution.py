@@ -102,7 +102,7 @@ def test_two_processes_resume_bit_by_bit(tmp_path):
     checkpoints[-1].unlink()  # as if it had been stopped before the last was written
     lines = (tmp_path / "cut" / "metrics.jsonl").read_text().splitlines(keepends=True)
     (tmp_path / "cut" / "metrics.jsonl").write_text("".join(lines[:-2]))
-    for name in ("result.json", "report.html", "last/model.safetensors"):
+    for name in ("result.json", "checksums.json", "report.html", "last/model.safetensors"):
         (tmp_path / "cut" / name).unlink()
     assert "resumes from step" in train(2, ["--resume", str(tmp_path / "cut")], tmp_path)
     assert metrics(tmp_path / "whole") == metrics(tmp_path / "cut")

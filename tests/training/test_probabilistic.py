@@ -129,6 +129,7 @@ def test_values_at_every_step_have_quantiles(tmp_path):
     assert np.shape(shown[0]["quantiles"]) == (len(shown[0]["target"]), 2)
 
 
+@pytest.mark.charts
 def test_intervals_are_drawn(run):
     pytest.importorskip("matplotlib")
     result = json.loads((run.folder / "result.json").read_text())

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
+
+if TYPE_CHECKING:  # the options of a dataset are read without torch
+    from torch import Tensor
 
 MASKED = "masked"
 FILLS = ("forward", "linear", "zero", MASKED)
@@ -62,6 +63,8 @@ def repeated_last(values: Tensor) -> Tensor:
 
     Before the first value of a channel they are 0.
     """
+    import torch  # noqa: PLC0415
+
     values, marks = values.chunk(2, dim=-1)
-    steps = torch.arange(values.shape[1]).view(1, -1, 1)
+    steps = torch.arange(values.shape[1], device=values.device).view(1, -1, 1)
     return values.gather(1, torch.where(marks > 0, steps, 0).cummax(dim=1).values)
