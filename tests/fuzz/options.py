@@ -22,6 +22,7 @@ CHOICES = {
 KINDS = {"int": "size", "bool": "flag", "float": "probability", "str": "text"}
 OF_NAMES = {
     "encoder": "body",
+    "feed_forward": "count",  # min-gru can be without
     "hidden_taps": "count",
     "tolerance": "weight",
     "aux_weight": "weight",
