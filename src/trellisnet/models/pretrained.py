@@ -214,7 +214,7 @@ class Pretrained(nn.Module, ABC):
         kinds = {kind.__name__: kind for kind in (*reversed(cls.__subclasses__()), cls)}
         kind = kinds.get(config.get("model"))
         if kind is None or not isinstance(config.get("arguments"), dict):
-            expected = " or ".join(map(repr, kinds))
+            expected = " or ".join(map(repr, reversed(kinds)))
             raise ValueError(f"{path} describes a {config.get('model')!r}, expected {expected} and its arguments")
         return version, kind, config["arguments"]
 
