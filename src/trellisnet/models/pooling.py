@@ -56,9 +56,8 @@ class Pooling(nn.Module):
             padding = torch.arange(len(y), device=y.device)[:, None, None] >= ends  # (T, B, 1)
         if self.kind == "max":
             return (y if padding is None else y.masked_fill(padding, -torch.inf)).amax(0, keepdim=True)
-        y = (
-            y if padding is None else y.masked_fill(padding, 0)
-        )  # what is there must not reach a result, not even as nan
+        if padding is not None:
+            y = y.masked_fill(padding, 0)  # what is there must not reach a result, not even as nan
         if self.score is None:
             return y.sum(0, keepdim=True) / ends
         with without_autocast(y.device.type):

@@ -127,8 +127,8 @@ class Pretrained(nn.Module, ABC):
         """
         path = Path(folder) / WEIGHTS
         tensors = _read_tensors(path)
-        parts = tuple(f"net.{part}." for part in getattr(self.net, "added_parts", ())) if grown else ()
-        kept = {name: tensor for name, tensor in self._own_tensors().items() if parts and name.startswith(parts)}
+        parts = tuple(f"net.{part}." for part in getattr(self.net, "added_parts", ()) if grown)
+        kept = {name: tensor for name, tensor in self._own_tensors().items() if name.startswith(parts)}
         self._load_tensors({**kept, **tensors}, path)
 
     def _extra_files(self) -> dict[str, str]:
