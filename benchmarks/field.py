@@ -1,4 +1,4 @@
-"""The field at a small scale: contests of many bodies, equal in time and parameters, on nine tasks.
+"""The field at a small scale: contests of many bodies, equal in time and parameters.
 
 python benchmarks/field.py FOLDER                    all of them, about ten hours of two cores
 python benchmarks/field.py FOLDER jsb char-ptb       some of them
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from trellisnet.cli import main as trellisnet
@@ -23,31 +23,47 @@ from trellisnet.files import replacing
 RESULTS = Path(__file__).parent / "contests"
 SWEEPS = "trellis:path=sweeps;num_layers=2;dilation=1"
 GATED_SWEEPS = f"{SWEEPS};cell=lstm;inject_every=1"  # where the recipe's cell has no memory
-LEAN = "trellis:path=sweeps;num_layers=2;cell=coupled;hidden_taps=1"  # coupled gates, one hidden tap
-QRNN = "trellis:path=sweeps;num_layers=1;cell=coupled;hidden_taps=0"  # one sweep without hidden weights
+WAYS = [  # through the trellis, for text
+    "trellis:path=sweeps;num_layers=2;cell=coupled;hidden_taps=1",  # lean: coupled gates, one hidden tap
+    "trellis:path=sweeps;num_layers=2;cell=lstm;hidden_taps=2",
+    "trellis:path=sweeps;num_layers=1;cell=coupled;hidden_taps=0",  # no hidden weights: a QRNN
+    "trellis:path=layers;num_layers=8;cell=lstm;hidden_taps=2",
+]
 STACKS = ["gru", "tcn", "qrnn", "transformer:num_layers=2;heads=2", "lru:num_layers=2", "min-gru:num_layers=2"]
 
 
 @dataclass(frozen=True)
 class Contest:
-    """One task: its recipe, the contestants, their size, minutes per run, and flags for all of them."""
+    """One task: its recipe, the contestants, their size, minutes per run, and flags for all of them.
+
+    `runs` names the contest whose folder it uses: what both have in common is trained once.
+    """
 
     recipe: str
     bodies: list[str]
     parameters: float
     minutes: float
     flags: dict[str, str] = field(default_factory=dict)
+    seeds: int = 1
+    runs: str | None = None
 
 
 def pixels(recipe: str, flags: dict[str, str]) -> Contest:
     return Contest(recipe, ["trellis", SWEEPS, "lstm", *STACKS, "dilated-gru:num_layers=9"], 0.1e6, 10, flags)
 
 
-def text(recipe: str, layers: str, parameters: float) -> Contest:
-    """The ways through the trellis, LSTMs of one and two layers, and the others."""
-    full = "trellis:path=sweeps;num_layers=2;cell=lstm;hidden_taps=2"
-    own = [LEAN, full, QRNN, layers, "lstm:num_layers=1", "lstm:num_layers=2"]
-    return Contest(recipe, [*own, *STACKS], parameters, 10, {"training.sample": "0"})
+def text(name: str, parameters: float, own: str = "", flags: dict[str, str] | None = None) -> dict[str, Contest]:
+    """Two contests: the ways through the trellis and LSTMs with three seeds, then these and the others with one.
+
+    Args:
+        name: of the corpus.
+        parameters: of every contestant.
+        own: options of the trellis.
+        flags: for all contestants.
+    """
+    few = [*(f"{way}{own}" for way in WAYS), "lstm:num_layers=1", "lstm:num_layers=2"]
+    contest = Contest(f"{name}-small", [*few, *STACKS], parameters, 10, {"training.sample": "0", **(flags or {})})
+    return {f"{name}-ways": replace(contest, bodies=few, seeds=3, runs=name), name: contest}
 
 
 def vowels(folder: Path) -> Contest:
@@ -64,22 +80,28 @@ CONTESTS = {
     "nottingham": Contest("nottingham-small", ["trellis", SWEEPS, "lstm", *STACKS], 0.1e6, 4),
     "adding": Contest("adding", ["trellis", GATED_SWEEPS, "lstm", *STACKS], 4e4, 3),
     "copy-memory": Contest("copy-memory", ["trellis", GATED_SWEEPS, "lstm", *STACKS], 4e4, 3),
-    "char-ptb": text("char-ptb-small", "trellis:path=layers;num_layers=8;cell=lstm;hidden_taps=2", 0.7e6),
-    "word-ptb": text("word-ptb-small", "trellis:path=layers;num_layers=8;cell=lstm;hidden_taps=2", 2.4e6),
+    **text("char-ptb", 0.7e6),
+    **text(  # in less than an epoch dropout can only slow down, so nobody has any
+        "word-ptb",
+        2.4e6,
+        ";aux_every=null;aux_weight=null;hidden_dropout=0;weight_dropout=0",
+        {"model.input_dropout": "0", "model.output_dropout": "0"},
+    ),
     "perm-mnist": pixels("perm-mnist-small", {}),
     "seq-mnist": pixels("perm-mnist-small", {"data.name": "seq-mnist"}),
 }
 
 
-def hold(name: str, contest: Contest, folder: Path, share: float, seeds: int, clock: str) -> None:
+def hold(name: str, contest: Contest, folder: Path, share: float, clock: str) -> None:
     """Hold a contest, or continue it, and write its results."""
     flags = [part for key, value in contest.flags.items() for part in (f"--{key}", value)]
-    terms = ["--minutes", f"{contest.minutes * share:g}", "--seeds", str(seeds), "--clock", clock]
-    size = ["--parameters", f"{contest.parameters:g}", "--folder", str(folder / name)]
+    terms = ["--minutes", f"{contest.minutes * share:g}", "--seeds", str(contest.seeds), "--clock", clock]
+    place = folder / (contest.runs or name)
+    size = ["--parameters", f"{contest.parameters:g}", "--folder", str(place)]
     code = trellisnet(["versus", contest.recipe, "--bodies", ",".join(contest.bodies), *terms, *size, *flags])
     if code:
         raise SystemExit(code)
-    results = json.loads((folder / name / "results.json").read_text(encoding="utf-8"))
+    results = json.loads((place / "results.json").read_text(encoding="utf-8"))
     with replacing(RESULTS / f"{name}.json") as (path,):
         path.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 
@@ -90,14 +112,13 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help="of contests; default all")
     parser.add_argument("--vowels", type=Path, help="folder with JapaneseVowels_TRAIN.ts and JapaneseVowels_TEST.ts")
     parser.add_argument("--share", type=float, default=1.0, help="of the minutes of each run")
-    parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--clock", choices=["wall", "cpu"], default="wall")
     given = parser.parse_args()
     contests = CONTESTS if given.vowels is None else {**CONTESTS, "japanese-vowels": vowels(given.vowels)}
     if unknown := set(given.names) - set(contests):
         parser.error(f"no contest is called {unknown.pop()}: choose among {', '.join(contests)}")
     for name in given.names or contests:
-        hold(name, contests[name], given.folder, given.share, given.seeds, given.clock)
+        hold(name, contests[name], given.folder, given.share, given.clock)
 
 
 if __name__ == "__main__":

@@ -91,7 +91,7 @@ def test_validation_is_at_the_depth_of_the_model(tmp_path, monkeypatch):
 
     monkeypatch.setattr(tasks.LanguageTask, "evaluate", recorded)
     run(tiny_text(), config, tmp_path / "run", monkeypatch)
-    assert found == [[2], [None], [None], [None], [None], [1, 2, 3, 4, 8]]
+    assert found == [[2], [None], [None], [None], [1, 2, 3, 4, 8]]  # the fourth is the test split's
 
 
 def test_a_run_that_ends_with_a_range_can_stop_early(tmp_path, monkeypatch):

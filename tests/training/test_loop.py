@@ -10,6 +10,7 @@ from trellisnet.training import fit, tasks
 from trellisnet.training.loop import NotANumberError, Trainer
 from trellisnet.training.optimisation import Average
 from trellisnet.training.progress import Progress
+from trellisnet.training.saving import load_weights
 
 
 @pytest.fixture(autouse=True)
@@ -46,6 +47,23 @@ def test_a_language_model_learns_and_writes(tmp_path, monkeypatch):
     assert values[-1] < 1.2 < values[0]  # each character has two successors: one bit is the least
     (sample,) = json.loads((done.folder / "result.json").read_text())["samples"]
     assert len(sample["text"]) == 5
+
+
+def test_the_best_model_is_not_evaluated_twice_on_validation(tmp_path, monkeypatch):
+    seen, evaluate = [], tasks.LanguageTask.evaluate
+
+    def recorded(self, split, *args, **kwargs):
+        seen.append(split)
+        return evaluate(self, split, *args, **kwargs)
+
+    monkeypatch.setattr(tasks.LanguageTask, "evaluate", recorded)
+    config = tiny_config(epochs=2)
+    done = run(tiny_text(), config, tmp_path / "run", monkeypatch)
+    assert seen == ["valid", "valid", "test"]
+    best = done.metrics()[-1]["best"]
+    again = tasks.make_task(config)
+    load_weights(again.model, done.folder / "best")
+    assert {split: again.evaluate_alone(split) for split in ("valid", "test")} == best
 
 
 def test_parts_of_a_batch_add_up_to_it(tmp_path, monkeypatch):

@@ -59,6 +59,7 @@ class Trainer:
         self.step = 0
         self.carried: list[State] = [None] * self.config.accumulate
         self.validation_scores: list[float] = []  # one per evaluation, lower is better
+        self.best: dict[str, float] | None = None  # validation metrics of the best model at its own depth, if known
         self.running = RunningMeans()
         self.entries = 0  # lines of metrics.jsonl so far
         self.saved_at = time.monotonic()
@@ -166,8 +167,10 @@ class Trainer:
             scores = self.validation_scores
             scores.append(math.inf if math.isnan(judged) else judged)
             self._add_metrics({"epoch": self._epochs(), "step": self.step, "valid": metrics})
-            if scores[-1] <= min(scores) and self.workers.first:
-                save_model(self.model, self.run.folder / "best", self.facts)
+            if scores[-1] <= min(scores):
+                self.best = None if depth else metrics
+                if self.workers.first:
+                    save_model(self.model, self.run.folder / "best", self.facts)
         self.progress.epoch(self._epochs(), metrics, self.rate.at(self.step, epoch))
         if self.rate.after_evaluation(scores):
             self.progress.say(f"learning rate {self.rate.at(self.step, epoch):.4g} from epoch {epoch + 1} on")
@@ -187,7 +190,8 @@ class Trainer:
                 save_model(self.model, self.run.folder / "last", self.facts)
         self.workers.wait()
         load_weights(self.model, self.run.folder / "best")
-        metrics = {split: self.evaluate(split) for split in self.task.final_splits}
+        known = {} if self.best is None else {self.task.valid_split: self.best}
+        metrics = {split: known.get(split) or self.evaluate(split) for split in self.task.final_splits}
         entry = {"epoch": self._epochs(), "step": self.step, "best": metrics}
         if depths := shown_depths(depth for _, depth in self.config.depths):
             entry["depths"] = self.task.evaluate_depths(self.task.valid_split, depths, workers=self.workers)
@@ -218,6 +222,7 @@ class Trainer:
             "average": self.average.state_dict(),
             "batches": self.batches.state_dict(),
             "history": self.validation_scores,
+            "best": self.best,
             "running": self.running.state_dict(),
             "entries": self.entries,
             "seconds": self.clock.used,
@@ -239,7 +244,7 @@ class Trainer:
         self.batches.load_state_dict(state["batches"])
         self.step, self.rate.decays, self.validation_scores = state["step"], state["decays"], state["history"]
         self.running.load_state_dict(state["running"])
-        self.judges = state.get("judges", False)
+        self.judges, self.best = state.get("judges", False), state.get("best")
         self.entries, self.clock.used = state["entries"], state.get("seconds", 0.0)
         device = self.workers.device
         own = restore_own(state["workers"], self.workers, (self.config.seed, self.step), self.progress.say)
