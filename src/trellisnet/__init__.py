@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from trellisnet.models.sequence import SequenceClassifier as SequenceClassifier
     from trellisnet.models.sequence import SequenceLabeller as SequenceLabeller
     from trellisnet.models.sequence import SequenceRegressor as SequenceRegressor
-    from trellisnet.models.tagging import SequenceTagger as SequenceTagger
+    from trellisnet.models.sequence import SequenceTagger as SequenceTagger
     from trellisnet.models.trellis import TrellisClassifier as TrellisClassifier
     from trellisnet.models.trellis import TrellisLM as TrellisLM
     from trellisnet.models.trellis import TrellisRegressor as TrellisRegressor
@@ -46,7 +46,7 @@ _HOMES = {
     "SequenceClassifier": "models.sequence",
     "SequenceLabeller": "models.sequence",
     "SequenceRegressor": "models.sequence",
-    "SequenceTagger": "models.tagging",
+    "SequenceTagger": "models.sequence",
     "TrainingConfig": "training.config",
     "TrellisClassifier": "models.trellis",
     "TrellisLM": "models.trellis",

@@ -8,8 +8,7 @@ from trellisnet.models.bodies import body_options, make_body
 from trellisnet.models.language import LanguageModel
 from trellisnet.models.options import LanguageOptions, SequenceOptions, split_options
 from trellisnet.models.seq2seq import Seq2Seq
-from trellisnet.models.sequence import SequenceClassifier, SequenceLabeller, SequenceRegressor
-from trellisnet.models.tagging import SequenceTagger
+from trellisnet.models.sequence import SequenceClassifier, SequenceLabeller, SequenceRegressor, SequenceTagger
 from trellisnet.models.translation import end_of_sentence
 from trellisnet.models.trellis import TrellisClassifier, TrellisLM, TrellisRegressor
 from trellisnet.vocabulary import Vocabulary

@@ -14,14 +14,39 @@ from trellisnet.data.batches import Batch
 from trellisnet.data.files.columns import Columns
 from trellisnet.data.sequences.data import SequenceData
 from trellisnet.models.build import build_classifier
-from trellisnet.models.sequence import SequenceClassifier
+from trellisnet.models.sequence import ModelOfClasses, SequenceClassifier
 from trellisnet.training.config import ModelConfig
 from trellisnet.training.metrics import ACCURACY, LOSS
 from trellisnet.training.tasks.base import Sums
 from trellisnet.training.tasks.sequences import SequenceTask
 
 
-class ClassificationTask(SequenceTask):
+class TaskOfClasses(SequenceTask):
+    """What tasks of one class have in common, whether it is that of a sequence or of a step."""
+
+    model: ModelOfClasses
+
+    def sizes(self) -> dict[str, tuple[int, int]]:
+        return {
+            "input_size": (self.model.net.input_size, self.data.input_size),
+            "num_classes": (self.model.num_classes, self.data.output_size),
+        }
+
+    def confusion(self, prediction: Tensor, batch: Batch) -> Tensor:
+        """Counts (labels, labels) of a batch: a row per target, a column per prediction."""
+        return confusion(prediction, batch.targets)
+
+    def shown(self) -> dict[str, Any]:
+        """The confusion matrix."""
+        if not self.predicts:
+            return {}
+        counts = torch.zeros(self.data.output_size, self.data.output_size, dtype=torch.int64)
+        for batch in self.data.batches(self.shown_split, self.training.evaluation_batch):
+            counts += self.confusion(self.predictions(batch), batch)
+        return {"confusion": {"labels": label_names(self.data), "counts": counts.tolist()}}
+
+
+class ClassificationTask(TaskOfClasses):
     """One label per sequence."""
 
     kind = SequenceClassifier
@@ -33,12 +58,6 @@ class ClassificationTask(SequenceTask):
         data = self.data
         return build_classifier(chosen.body, data.input_size, data.output_size, **chosen.chosen())
 
-    def sizes(self) -> dict[str, tuple[int, int]]:
-        return {
-            "input_size": (self.model.net.input_size, self.data.input_size),
-            "num_classes": (self.model.num_classes, self.data.output_size),
-        }
-
     def prediction_shape(self, batch: Batch) -> tuple[int, ...]:
         return len(batch.inputs), self.data.output_size
 
@@ -49,23 +68,7 @@ class ClassificationTask(SequenceTask):
     @classmethod
     def columns(cls, data: SequenceData, names: Sequence[str], outputs: Sequence[NDArray[Any]]) -> Columns:
         """One row per sequence: its label, and the probabilities of all labels."""
-        logits = torch.from_numpy(np.stack(outputs)).double()
-        shares = logits.softmax(1)
-        labels = label_names(data)
-        return {
-            "series": names,
-            "label": [labels[i] for i in logits.argmax(1).tolist()],
-            **{f"p({label})": shares[:, i].tolist() for i, label in enumerate(labels)},
-        }
-
-    def shown(self) -> dict[str, Any]:
-        """The confusion matrix."""
-        if not self.predicts:
-            return {}
-        counts = torch.zeros(self.data.output_size, self.data.output_size, dtype=torch.int64)
-        for batch in self.data.batches(self.shown_split, self.training.evaluation_batch):
-            counts += confusion(self.predictions(batch), batch.targets)
-        return {"confusion": {"labels": label_names(self.data), "counts": counts.tolist()}}
+        return {"series": names, **label_columns(data, np.stack(outputs))}
 
 
 def confusion(logits: Tensor, targets: Tensor) -> Tensor:
@@ -73,6 +76,16 @@ def confusion(logits: Tensor, targets: Tensor) -> Tensor:
     size = logits.shape[1]
     pairs = targets * size + logits.argmax(1)
     return torch.bincount(pairs, minlength=size * size).view(size, size)
+
+
+def label_columns(data: SequenceData, logits: NDArray[Any]) -> Columns:
+    """The most probable labels, and the probabilities of all labels, from logits (N, labels)."""
+    scores, labels = torch.from_numpy(logits).double(), label_names(data)
+    shares = scores.softmax(1)
+    return {
+        "label": [labels[i] for i in scores.argmax(1).tolist()],
+        **{f"p({label})": shares[:, i].tolist() for i, label in enumerate(labels)},
+    }
 
 
 def label_names(data: SequenceData) -> list[str]:

@@ -6,23 +6,23 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
+from torch import Tensor
 from torch.nn import functional as F
 
 from trellisnet.data.batches import Batch
 from trellisnet.data.files.columns import Columns
 from trellisnet.data.sequences.data import SequenceData
 from trellisnet.models.build import build_tagger
-from trellisnet.models.tagging import SequenceTagger
+from trellisnet.models.sequence import SequenceTagger
 from trellisnet.training.config import ModelConfig
 from trellisnet.training.metrics import ACCURACY, LOSS, MACRO_F1
 from trellisnet.training.tasks.base import Sums
-from trellisnet.training.tasks.classification import confusion, label_names
-from trellisnet.training.tasks.sequences import SequenceTask, inside, step_columns
+from trellisnet.training.tasks.classification import TaskOfClasses, confusion, label_columns
+from trellisnet.training.tasks.sequences import inside, step_columns
 
 
-class TaggingTask(SequenceTask):
+class TaggingTask(TaskOfClasses):
     """One class per step. Metrics count steps, not sequences.
 
     `macro_f1` is the mean over the classes that occur in targets or predictions of 2 n / (p + t), with n steps of the
@@ -41,12 +41,6 @@ class TaggingTask(SequenceTask):
     def build_model(self, chosen: ModelConfig) -> SequenceTagger:
         data = self.data
         return build_tagger(chosen.body, data.input_size, data.output_size, **chosen.chosen())
-
-    def sizes(self) -> dict[str, tuple[int, int]]:
-        return {
-            "input_size": (self.model.net.input_size, self.data.input_size),
-            "num_classes": (self.model.num_classes, self.data.output_size),
-        }
 
     def prediction_shape(self, batch: Batch) -> tuple[int, ...]:
         return *batch.targets.shape, self.data.output_size
@@ -71,25 +65,13 @@ class TaggingTask(SequenceTask):
             "loss": sums["loss"] / sums["count"],
         }
 
+    def confusion(self, prediction: Tensor, batch: Batch) -> Tensor:
+        return confusion(inside(prediction, batch), inside(batch.targets, batch))
+
     def protocol(self, evaluation: str | None = None) -> str:
         return f"every step of {super().protocol(evaluation)}"
 
     @classmethod
     def columns(cls, data: SequenceData, names: Sequence[str], outputs: Sequence[NDArray[Any]]) -> Columns:
         """One row per step: its label, and the probabilities of all labels."""
-        logits = torch.from_numpy(np.concatenate(outputs)).double()
-        shares, labels = logits.softmax(1), label_names(data)
-        return {
-            **step_columns(names, outputs),
-            "label": [labels[i] for i in logits.argmax(1).tolist()],
-            **{f"p({label})": shares[:, i].tolist() for i, label in enumerate(labels)},
-        }
-
-    def shown(self) -> dict[str, Any]:
-        """The confusion matrix of all steps."""
-        if not self.predicts:
-            return {}
-        counts = torch.zeros(self.data.output_size, self.data.output_size, dtype=torch.int64)
-        for batch in self.data.batches(self.shown_split, self.training.evaluation_batch):
-            counts += confusion(inside(self.predictions(batch), batch), inside(batch.targets, batch))
-        return {"confusion": {"labels": label_names(self.data), "counts": counts.tolist()}}
+        return {**step_columns(names, outputs), **label_columns(data, np.concatenate(outputs))}
