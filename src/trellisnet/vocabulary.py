@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from trellisnet.core.checks import one_of
+from trellisnet.extras import require
 from trellisnet.files import replacing
 
 END_OF_LINE = "<eos>"
@@ -140,16 +141,8 @@ class Vocabulary:
 
 
 def require_tokenizers() -> Any:
-    """Import and return the `tokenizers` package.
-
-    Raises:
-        ImportError: names the extra that installs it.
-    """
-    try:
-        import tokenizers  # noqa: PLC0415
-    except ImportError as error:
-        raise ImportError("kind 'bpe' needs the tokenizers package, of the extra 'text'") from error
-    return tokenizers
+    """Import and return the `tokenizers` package; an ImportError that names the extra if it is not installed."""
+    return require("tokenizers", "text", "kind 'bpe'")
 
 
 def make_tokenizer(index: Mapping[str, int], merges: Sequence[tuple[str, str]]) -> Any:

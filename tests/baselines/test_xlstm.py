@@ -75,7 +75,7 @@ def test_a_width_must_fit_the_heads():
 
 def test_without_the_package_the_error_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "xlstm", None)
-    monkeypatch.setitem(sys.modules, "xlstm.xlstm_large", None)
+    monkeypatch.setitem(sys.modules, "xlstm.xlstm_large.model", None)
     with pytest.raises(ImportError, match="needs the xlstm package, of the extra 'xlstm'"):
         make_body("xlstm", 3, hidden_size=16)
 

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from trellisnet.baselines.base import Baseline, BaselineOptions, beyond, without_padding
 from trellisnet.core.checks import positive_int
+from trellisnet.extras import require
 
 CHUNK = 64  # steps that are computed in parallel; the chunks follow each other
 Memory = tuple[Tensor, Tensor, Tensor]  # of a block: C (B, heads, K, V), n (B, heads, K), m (B, heads, 1)
@@ -51,19 +52,6 @@ class XlstmOptions(BaselineOptions):
             raise ValueError(f"hidden_size must be {multiple}, got {self.hidden_size}")
         inner = round(8 * self.hidden_size / 3) if self.feed_forward is None else self.feed_forward
         self.feed_forward = positive_int("feed_forward", inner)
-
-
-def require_xlstm() -> Any:
-    """Import and return the module of the package's blocks.
-
-    Raises:
-        ImportError: names the extra that installs it.
-    """
-    try:
-        from xlstm.xlstm_large import model  # noqa: PLC0415
-    except ImportError as error:
-        raise ImportError("the body 'xlstm' needs the xlstm package, of the extra 'xlstm'") from error
-    return model
 
 
 class _Recurrence(nn.Module):
@@ -100,7 +88,7 @@ class XlstmBody(Baseline, XlstmOptions):
     output_size: int
 
     def build(self, where: dict[str, Any]) -> None:
-        model = require_xlstm()
+        model = require("xlstm.xlstm_large.model", "xlstm", "the body 'xlstm'")
         same = self.input_size == self.hidden_size
         self.up = None if same else nn.Linear(self.input_size, self.hidden_size, **where)
         config = model.xLSTMLargeConfig(

@@ -5,18 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from trellisnet.extras import require
+
 
 def require_sacrebleu() -> Any:
-    """Import and return the `sacrebleu` package.
-
-    Raises:
-        ImportError: names the extra that installs it.
-    """
-    try:
-        import sacrebleu  # noqa: PLC0415
-    except ImportError as error:
-        raise ImportError("BLEU needs the sacrebleu package, of the extra 'translation'") from error
-    return sacrebleu
+    """Import and return the `sacrebleu` package; an ImportError that names the extra if it is not installed."""
+    return require("sacrebleu", "translation", "BLEU")
 
 
 def scores(translations: Sequence[str], references: Sequence[str]) -> list[str]:

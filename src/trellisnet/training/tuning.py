@@ -18,6 +18,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from trellisnet.extras import require
 from trellisnet.training.config import Config
 from trellisnet.training.fit import train_in
 from trellisnet.training.loop import NotANumberError
@@ -44,10 +45,7 @@ class _TimeIsUp(_Ended):
 
 def require_optuna() -> Any:
     """Import optuna; an ImportError that names the extra if it is not installed."""
-    try:
-        import optuna  # noqa: PLC0415
-    except ImportError as error:
-        raise ImportError("tune needs the optuna package, of the extra 'tune'") from error
+    optuna = require("optuna", "tune", "tune")
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna
 

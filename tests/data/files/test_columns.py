@@ -50,6 +50,6 @@ def test_places_that_cannot_be(tmp_path, monkeypatch):
     def missing():
         raise ImportError("Parquet files need the pyarrow package")
 
-    monkeypatch.setattr(module, "_pyarrow", missing)
+    monkeypatch.setattr(module, "require_pyarrow", missing)
     with pytest.raises(ImportError, match="pyarrow"):
         check_output(tmp_path / "out.parquet")

@@ -246,7 +246,7 @@ def test_a_result_that_is_not_a_number_is_the_largest_difference():
 
 def test_a_missing_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    with pytest.raises(ImportError, match="needs the package onnxruntime, of the extra 'export'"):
+    with pytest.raises(ImportError, match="needs the onnxruntime package, of the extra 'export'"):
         tiny_lm().export(tmp_path / "a.onnx")
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from trellisnet.extras import require
 from trellisnet.files import replacing
 
 Columns = Mapping[str, Sequence[Any]]
@@ -24,7 +25,7 @@ def check_output(path: Path) -> None:
     if not path.parent.is_dir():
         raise FileNotFoundError(f"{path}: the folder {path.parent} does not exist")
     if path.suffix == ".parquet":
-        _pyarrow()
+        require_pyarrow()
 
 
 def write_columns(path: Path, columns: Columns) -> None:
@@ -49,7 +50,7 @@ def _write_lines(file: Path, columns: Columns) -> None:
 
 
 def _write_parquet(file: Path, columns: Columns) -> None:
-    arrow, parquet = _pyarrow()
+    arrow, parquet = require_pyarrow()
     parquet.write_table(arrow.table({name: list(values) for name, values in columns.items()}), file)
 
 
@@ -60,13 +61,10 @@ def _plain(value: Any) -> Any:
     return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
 
 
-def _pyarrow() -> tuple[Any, Any]:
-    try:
-        import pyarrow  # noqa: PLC0415
-        import pyarrow.parquet  # noqa: PLC0415
-    except ImportError as error:
-        raise ImportError("Parquet files need the pyarrow package, of the extra 'tables'") from error
-    return pyarrow, pyarrow.parquet
+def require_pyarrow() -> tuple[Any, Any]:
+    """Import and return `pyarrow` and `pyarrow.parquet`; an ImportError names the extra."""
+    arrow, parquet = (require(module, "tables", "Parquet files") for module in ("pyarrow", "pyarrow.parquet"))
+    return arrow, parquet
 
 
 WRITERS: dict[str, Callable[[Path, Columns], None]] = {

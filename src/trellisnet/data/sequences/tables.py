@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from trellisnet.core.checks import one_of
 from trellisnet.data.checks import check_file
+from trellisnet.data.files.columns import require_pyarrow
 
 SUFFIXES = (".csv", ".parquet")
 MISSING = ("", "na", "n/a", "nan", "null", "none")  # in lower case
@@ -214,14 +215,10 @@ def _read_csv(path: Path, columns: Sequence[str], dialect: Dialect) -> Table:
 
 
 def _read_parquet(path: Path, columns: Sequence[str]) -> Table:
+    arrow, parquet = require_pyarrow()
     try:
-        import pyarrow  # noqa: PLC0415
-        import pyarrow.parquet  # noqa: PLC0415
-    except ImportError as error:
-        raise ImportError("Parquet files need the pyarrow package, of the extra 'tables'") from error
-    try:
-        file = pyarrow.parquet.ParquetFile(path)
-    except pyarrow.ArrowException as error:
+        file = parquet.ParquetFile(path)
+    except arrow.ArrowException as error:
         raise ValueError(f"{path}: not a Parquet file: {error}") from error
     with file:
         for column in columns:

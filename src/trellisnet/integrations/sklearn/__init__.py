@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
+from trellisnet.extras import require
+
 
 def require_sklearn() -> None:
-    """Import scikit-learn.
-
-    Raises:
-        ImportError: it is missing; names the extra that installs it.
-    """
-    try:
-        import sklearn  # noqa: F401, PLC0415
-    except ImportError as error:
-        raise ImportError("trellisnet.sklearn needs the scikit-learn package, of the extra 'sklearn'") from error
+    """Import scikit-learn; an ImportError that names the extra if it is not installed."""
+    require("sklearn", "sklearn", "trellisnet.sklearn", "scikit-learn")

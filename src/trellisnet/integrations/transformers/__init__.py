@@ -8,6 +8,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from trellisnet.extras import require
+
 if TYPE_CHECKING:
     from trellisnet.integrations.transformers.cache import StateCache as StateCache
     from trellisnet.integrations.transformers.config import TrellisNetConfig as TrellisNetConfig
@@ -30,12 +32,7 @@ def require_transformers() -> Any:
     Raises:
         ImportError: it is missing or too old; names the extra that installs it.
     """
-    try:
-        import transformers  # noqa: PLC0415
-    except ImportError as error:
-        raise ImportError(
-            "trellisnet.integrations.transformers needs the transformers package, of the extra 'hf'"
-        ) from error
+    transformers = require("transformers", "hf", __name__)
     if int(transformers.__version__.split(".")[0]) < OLDEST:
         raise ImportError(f"the extra 'hf' needs transformers {OLDEST} or newer, got {transformers.__version__}")
     return transformers

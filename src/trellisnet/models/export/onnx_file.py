@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trellisnet.extras import require
 from trellisnet.models.export.compare import Run
 from trellisnet.models.export.programs import Program, quiet
 
@@ -22,13 +23,9 @@ def require_onnx() -> None:
     Raises:
         ImportError: names the extra that installs it.
     """
-    try:
-        with quiet():
-            import onnx  # noqa: F401, PLC0415
-            import onnxruntime  # noqa: F401, PLC0415
-            import onnxscript  # noqa: F401, PLC0415
-    except ImportError as error:
-        raise ImportError(f"format 'onnx' needs the package {error.name}, of the extra 'export'") from error
+    with quiet():
+        for module in ("onnx", "onnxruntime", "onnxscript"):
+            require(module, "export", "format 'onnx'")
 
 
 def write(program: Program, file: Path, int8: bool) -> None:
