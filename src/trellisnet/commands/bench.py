@@ -32,8 +32,9 @@ def bench(
     import torch  # noqa: PLC0415
 
     from trellisnet import TrellisNet  # noqa: PLC0415
+    from trellisnet.process import prepare_process  # noqa: PLC0415
 
-    torch.set_flush_denormal(True)
+    prepare_process()
     device = "cuda" if torch.cuda.is_available() else "cpu"
     x = torch.randn(steps, batch_size, input_size, device=device)
     print(f"{torch.__version__} on {device}, {torch.get_num_threads()} threads; medians")

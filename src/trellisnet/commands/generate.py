@@ -44,12 +44,11 @@ def generate(
     drawing = _drawing(beams, {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed})
     texts = _read_prompts(prompt, prompts)
 
-    import torch  # noqa: PLC0415
-
     from trellisnet.models.language import LanguageModel  # noqa: PLC0415
+    from trellisnet.process import prepare_process  # noqa: PLC0415
     from trellisnet.training.distribution import choose_device  # noqa: PLC0415
 
-    torch.set_flush_denormal(True)
+    prepare_process()
     folder = Path(run)
     place = choose_device(device, option="--device")
     lm = LanguageModel.from_pretrained(folder / model if (folder / model).is_dir() else folder, device=place)

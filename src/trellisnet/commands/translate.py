@@ -35,11 +35,10 @@ def translate(
         model: the best model by validation, or the one of the last epoch.
         device: auto, cpu, cuda, mps, ...; auto selects a GPU if there is one.
     """
-    import torch  # noqa: PLC0415
-
     from trellisnet.data.translation.pairs import read_lines, split_lines  # noqa: PLC0415
     from trellisnet.files import replacing  # noqa: PLC0415
     from trellisnet.models.seq2seq import Seq2Seq  # noqa: PLC0415
+    from trellisnet.process import prepare_process  # noqa: PLC0415
     from trellisnet.training.bleu import require_sacrebleu, scores  # noqa: PLC0415
     from trellisnet.training.distribution import choose_device  # noqa: PLC0415
 
@@ -56,7 +55,7 @@ def translate(
         raise FileExistsError(f"--output {output} exists already: choose another name")
     if output is not None and not Path(output).parent.is_dir():
         raise FileNotFoundError(f"--output must be in a folder that exists, got {output}")
-    torch.set_flush_denormal(True)
+    prepare_process()
     folder = Path(run)
     place = choose_device(device, option="--device")
     chosen = folder / model if (folder / model).is_dir() else folder

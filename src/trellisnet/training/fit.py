@@ -15,6 +15,7 @@ from torch import nn
 from trellisnet.checksums import forget
 from trellisnet.data.sequences.given import Split
 from trellisnet.files import FullDiskError
+from trellisnet.process import prepare_process
 from trellisnet.training.checks import check_config
 from trellisnet.training.config import About, Config, TrainingConfig
 from trellisnet.training.continuing import START, history, is_finished, start_from, with_epochs, write_extension
@@ -176,7 +177,7 @@ def train_in(config: Config, name: str, folder: Path, watch: Watch | None = None
 
 
 def _make_task(config: Config, team: Workers, data: Any = None, model: nn.Module | None = None) -> Task:
-    torch.set_flush_denormal(True)  # activations of deep nets underflow, and denormal numbers are slow
+    prepare_process()
     torch.manual_seed(config.training.seed)  # all processes start from the same weights
     task = make_task(config, data, model)
     task.train_batches(team)  # raises errors before a folder is created

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
 from trellisnet.data.files.columns import Columns
 from trellisnet.data.fingerprints import changes, fact_fingerprints
 from trellisnet.models.pretrained import CONFIG
 from trellisnet.models.shipped import find_run
+from trellisnet.process import prepare_process
 from trellisnet.training.config import TrainingConfig
 from trellisnet.training.distribution import choose_device
 from trellisnet.training.fit import Fitted
@@ -59,7 +59,7 @@ def predict(
         raise ValueError(f"{folder} has no {TASK}, which prediction needs: it was trained by an older version")
     _check_facts(facts, trained / TASK)
     kind = TASKS[facts["task"]]
-    torch.set_flush_denormal(True)
+    prepare_process()
     device = choose_device(training.device)
     if model is not None:
         load_weights(model, trained)

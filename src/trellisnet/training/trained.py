@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from trellisnet.models.pretrained import CONFIG, Pretrained
 from trellisnet.models.shipped import find_run
+from trellisnet.process import prepare_process
 from trellisnet.training.distribution import choose_device
 from trellisnet.training.runs import TASK, Run, read_json
 from trellisnet.training.tasks import TASKS, load_data, make_task, task_of
@@ -24,7 +23,7 @@ def load_task(folder: Path, which: str = "best") -> Task:
     folder = find_run(folder)
     run = Run.open(folder)
     trained = run.model_folder(which)
-    torch.set_flush_denormal(True)
+    prepare_process()
     data = load_data(run.config)
     model = task_of(data).kind.from_pretrained(trained, device=choose_device(run.config.training.device))
     task = make_task(run.config, data, model)
