@@ -55,7 +55,7 @@ def loop() -> list[dict[str, Any]]:
         optimiser = torch.optim.Adam(task.model.parameters(), 1e-3)
 
         def in_the_loop() -> None:
-            trainer._train_epoch(task.model)
+            trainer._train_epoch()
 
         def bare() -> None:
             task.model.train()

@@ -103,7 +103,7 @@ def _check_numbers(training: TrainingConfig) -> None:
         raise ValueError(f"training.decay must be a number > 1, because rates are divided by it, got {training.decay}")
     if not 0 <= training.warmup < 1:
         raise ValueError(f"training.warmup must be a share of all steps in [0, 1), got {training.warmup}")
-    for name in ("average", "test", "tensorboard"):
+    for name in ("average", "test", "tensorboard", "shard"):
         boolean(f"training.{name}", getattr(training, name))
     for name, minimum in (("stop_early", 1), ("steps", 1), ("max_steps", 1), ("sample", 0)):
         if getattr(training, name) is not None:

@@ -203,6 +203,8 @@ class TrainingConfig:
         evaluation_batch: number of sequences, or of columns of a text, that are evaluated in parallel.
         seed: seed of all random numbers.
         device: auto, cpu, cuda, mps, ...
+        shard: divide parameters, gradients and the optimiser's state among the processes (FSDP2), for models that are
+            too large for every process to train a copy.
         on_nan: stop, or skip the step, when the loss is not a number.
         save_minutes: minutes between checkpoints within an epoch; 0: after every step.
         log_every: training steps between entries in metrics.jsonl.
@@ -240,6 +242,7 @@ class TrainingConfig:
     evaluation_batch: int = 32
     seed: int = 0
     device: str = "auto"
+    shard: bool = False
     on_nan: Literal["stop", "skip"] = "stop"
     save_minutes: float = 10.0
     log_every: int = 50

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from trellisnet.models.heads.adaptive import AdaptiveHead
 from trellisnet.models.pretrained import Pretrained
+from trellisnet.training.sharding import Sharded
 from trellisnet.training.signals import Interrupted
 
 
@@ -76,21 +77,24 @@ class Workers:
 
 
 @contextmanager
-def workers(device: str) -> Iterator[Workers]:
-    """Join the process group if torchrun started several processes; leave it at the end."""
+def workers(device: str, group: bool = False) -> Iterator[Workers]:
+    """Join the process group if torchrun started several processes; leave it at the end.
+
+    Args:
+        device: the name of a device, for `choose_device`.
+        group: whether a single process makes a group too, because the model is sharded.
+    """
+    if group and not dist.is_available():
+        raise ValueError("training.shard needs torch.distributed, which this build of torch does not have")
     local = int(os.environ.get("LOCAL_RANK", "0"))
     chosen = choose_device(device, local)
-    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+    several = int(os.environ.get("WORLD_SIZE", "1")) > 1
+    if not several and (not group or dist.is_initialized()):
         yield Workers(device=chosen)
         return
     if chosen.type == "cuda":
         torch.cuda.set_device(chosen)
-    c10d: Any = dist  # torch declares fewer names than it documents
-    store, rank, count = next(c10d.rendezvous("env://"))
-    # torchrun may keep its store when it starts processes again, with the addresses of those that have died
-    start = f"start {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')} of {count}"
-    backend = "nccl" if chosen.type == "cuda" else "gloo"
-    dist.init_process_group(backend, store=c10d.PrefixStore(start, store), rank=rank, world_size=count)
+    _join(several, "nccl" if chosen.type == "cuda" else "gloo")
     try:
         yield Workers(dist.get_rank(), dist.get_world_size(), chosen)
     finally:
@@ -98,6 +102,18 @@ def workers(device: str) -> Iterator[Workers]:
         # is still alive when the interpreter exits aborts the process.
         gc.collect()
         dist.destroy_process_group()
+
+
+def _join(several: bool, backend: str) -> None:
+    """Join the group of the processes that torchrun started, or make one of this process."""
+    c10d: Any = dist  # torch declares fewer names than it documents
+    if not several:
+        dist.init_process_group(backend, store=c10d.HashStore(), rank=0, world_size=1)
+        return
+    store, rank, count = next(c10d.rendezvous("env://"))
+    # torchrun may keep its store when it starts processes again, with the addresses of those that have died
+    start = f"start {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')} of {count}"
+    dist.init_process_group(backend, store=c10d.PrefixStore(start, store), rank=rank, world_size=count)
 
 
 class LostProcess(Interrupted):
@@ -109,14 +125,23 @@ def is_lost(error: RuntimeError) -> bool:
     return isinstance(error, dist.DistError) or "gloo" in str(error)
 
 
-def parallel(model: nn.Module, team: Workers) -> nn.Module:
-    """Wrap a model so that all processes train it together."""
+def parallel(model: nn.Module, team: Workers, sharded: bool = False) -> nn.Module:
+    """Wrap a model so that all processes train it together; `sharded`: each of them keeps a part of it."""
+    # of an adaptive softmax, clusters without a token in a batch get no gradient; of other models nothing is known
+    partly = isinstance(getattr(model, "head", None), AdaptiveHead) or not isinstance(model, Pretrained)
+    if sharded:
+        return Sharded(model, team.device, partly)
     if team.count == 1:
         return model
     devices = [team.device] if team.device.type == "cuda" else None
-    # of an adaptive softmax, clusters without a token in a batch get no gradient; of other models nothing is known
-    partly = isinstance(getattr(model, "head", None), AdaptiveHead) or not isinstance(model, Pretrained)
     return DistributedDataParallel(model, device_ids=devices, find_unused_parameters=partly)
+
+
+def without_exchange(model: nn.Module) -> AbstractContextManager[None]:
+    """A context in which a wrapped model keeps its gradients to itself, because more will be added to them."""
+    if isinstance(model, DistributedDataParallel):
+        return model.no_sync()
+    return model.without_exchange() if isinstance(model, Sharded) else nullcontext()
 
 
 def choose_device(name: str, local_rank: int = 0, option: str = "training.device") -> torch.device:

@@ -16,6 +16,7 @@ from trellisnet.checksums import forget
 from trellisnet.data.sequences.given import Split
 from trellisnet.files import FullDiskError
 from trellisnet.process import prepare_process
+from trellisnet.training.checkpoints import saved_steps
 from trellisnet.training.checks import check_config
 from trellisnet.training.config import About, Config, TrainingConfig
 from trellisnet.training.continuing import START, history, is_finished, start_from, with_epochs, write_extension
@@ -82,7 +83,7 @@ def fit(
     source, loaded = read_data(data, valid, test, getattr(model, "num_classes", None), config.seed)
     whole = Config(About(title), source, described_model(model), config)
     place = None if folder is None else Path(folder)
-    with workers(config.device) as team:
+    with workers(config.device, config.shard) as team:
         check_config(whole, team.count)
         task = _make_task(whole, team, loaded, model)
         started = team.broadcast(place is not None and Run.is_in(place))
@@ -110,7 +111,7 @@ def train_new(
     """
     if (earlier := launched_run(name, folder)) is not None:
         return resume(earlier, watch=watch)
-    with workers(config.training.device) as team:
+    with workers(config.training.device, config.training.shard) as team:
         check_config(config, team.count)
         task = _make_task(config, team)
         started = {} if start is None else {START: start_from(task, start)}
@@ -139,7 +140,7 @@ def resume(folder: Path, epochs: int | None = None, watch: Watch | None = None) 
     before = run.config.training.epochs
     if epochs is not None:
         run.config = with_epochs(run, epochs)
-    with workers(run.config.training.device) as team:
+    with workers(run.config.training.device, run.config.training.shard) as team:
         check_config(run.config, team.count)
         if epochs is None and is_finished(run):
             if team.first:
@@ -221,8 +222,10 @@ def _fit(run: Run, task: Task, team: Workers, resuming: bool, again: str, watch:
     total = total if training.max_steps is None else min(total, training.max_steps)
     length = f"{total} steps" if minutes is None else f"{minutes:g} minutes"
     with Progress(total, task.unit, run.log, quiet=not team.first) as progress:
-        trainer = Trainer(run, task, team, progress)
         facts = run.read_json(TASK) or {}
+        if resuming and START in facts and not saved_steps(run.checkpoints):
+            start_from(task, Path(facts[START]["run"]), facts[START]["sha256"])
+        trainer = Trainer(run, task, team, progress)
         for sentence in history(facts):
             progress.say(f"this run was {sentence}")
         if team.first:
@@ -231,8 +234,6 @@ def _fit(run: Run, task: Task, team: Workers, resuming: bool, again: str, watch:
             used = "" if minutes is None else f", {trainer.clock.used / 60:.2f} minutes"
             progress.say(f"resumes from step {trainer.step}{used} of {length}")
         else:
-            if resuming and START in facts:
-                start_from(task, Path(facts[START]["run"]), facts[START]["sha256"])
             size = task.num_parameters / 1e6
             progress.say(f"{type(task.model).__name__}, {size:.2f}M parameters, {length}, in {run.folder}")
         if team.first:

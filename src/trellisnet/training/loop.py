@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel
 
 from trellisnet.data.batches import Batch
 from trellisnet.models.body import State, pack_state, unpack_state
@@ -18,13 +17,14 @@ from trellisnet.training.checkpoints import generator_states, load_latest, save_
 from trellisnet.training.clock import Clock
 from trellisnet.training.continuing import check_same_run
 from trellisnet.training.depths import Depth, described, draw, shown_depths, validated
-from trellisnet.training.distribution import Workers, parallel
+from trellisnet.training.distribution import Workers, parallel, without_exchange
 from trellisnet.training.elastic import restore_own
 from trellisnet.training.means import RunningMeans
 from trellisnet.training.optimisation import Average, LearningRate, make_optimiser, stalled, without_progress
 from trellisnet.training.progress import Progress
 from trellisnet.training.runs import Run
 from trellisnet.training.saving import load_weights, own_tensors, save_model
+from trellisnet.training.sharding import Sharded, full, whole
 from trellisnet.training.signals import Interrupted, Signals
 from trellisnet.training.tasks.base import Task
 
@@ -46,7 +46,9 @@ class Trainer:
     def __init__(self, run: Run, task: Task, workers: Workers, progress: Progress) -> None:
         self.run, self.task, self.workers, self.progress = run, task, workers, progress
         self.config = run.config.training
-        self.model: nn.Module = task.model.to(workers.device)
+        model: nn.Module = task.model.to(workers.device)
+        self.wrapped = parallel(model, workers, self.config.shard)
+        self.model = self.wrapped.parts.model if isinstance(self.wrapped, Sharded) else model  # the one that is trained
         self.parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
         self.optimiser = make_optimiser(self.config, self.parameters)
         self.batches = task.train_batches(workers)
@@ -69,13 +71,12 @@ class Trainer:
 
     def fit(self) -> dict[str, dict[str, float]]:
         """Train to the end; return the metrics of the best model, by split."""
-        model = parallel(self.model, self.workers)
         with self.signals.caught():
             while self.judges or self._goes_on():
                 if not self.judges:
                     if self.config.depths:
                         self.progress.say(f"epoch {self.batches.epoch + 1}: depth {described(self._depth())}")
-                    self._train_epoch(model)
+                    self._train_epoch()
                     self.judges = True
                 depth = self.config.depth_in(self.batches.epoch - (self.batches.position == 0))
                 try:
@@ -97,14 +98,14 @@ class Trainer:
         left = self.batches.epoch < self.config.epochs and self.step < self.last_step
         return left and not self.clock.is_up and not self._stalled_for_good()
 
-    def _train_epoch(self, model: nn.Module) -> None:
+    def _train_epoch(self) -> None:
         """Train on the remaining batches of the current epoch, or until the clock demands an evaluation."""
         epoch = self.batches.epoch
         self.model.train()
         self.clock.start()
         for batch in self.batches:
             started = time.monotonic()
-            loss = self._step(model, batch.to(self.workers.device))
+            loss = self._step(batch.to(self.workers.device))
             self.step += 1
             if loss is not None:
                 if self.average.count:
@@ -117,7 +118,7 @@ class Trainer:
             self._save_if_due()
             self.clock.start()
 
-    def _step(self, model: nn.Module, batch: Batch) -> float | None:
+    def _step(self, batch: Batch) -> float | None:
         """Train on one batch; return its loss, or None if the step is skipped because of a non-finite number."""
         rate = self.rate.at(self.step, self.batches.epoch)
         for group in self.optimiser.param_groups:
@@ -128,11 +129,10 @@ class Trainer:
         depth = draw(self._depth(), self.config.seed, self.step)
         for i, piece in enumerate(pieces):
             last = i + 1 == len(pieces)
-            quiet = model.no_sync() if isinstance(model, DistributedDataParallel) and not last else nullcontext()
             share = len(piece.inputs) / len(batch.inputs)
-            with quiet:
+            with nullcontext() if last else without_exchange(self.wrapped):
                 with self._autocast():
-                    loss, parts, self.carried[i] = self.task.loss(model, piece, self.carried[i], depth)
+                    loss, parts, self.carried[i] = self.task.loss(self.wrapped, piece, self.carried[i], depth)
                 loss = loss * share
                 loss.backward()
             totals[""] += loss.detach()
@@ -141,7 +141,7 @@ class Trainer:
         means = self.workers.mean(totals)
         value = means.pop("")
         # loss and norm are the same in all processes: either all of them skip the step, or none
-        norm = nn.utils.clip_grad_norm_(self.parameters, self.config.clip or math.inf).item()
+        norm = full(nn.utils.clip_grad_norm_(self.parameters, self.config.clip or math.inf)).item()
         if not math.isfinite(value + norm):
             self._not_a_number("loss" if not math.isfinite(value) else "gradient", rate)
             return None
@@ -160,7 +160,7 @@ class Trainer:
         within = self.batches.position > 0  # the clock or `max_steps` stopped the epoch
         if epoch % self.config.evaluate_every and epoch < self.config.epochs and not within:
             return
-        with self.average.in_use():
+        with self.average.in_use(), whole(self.wrapped):
             with self.signals.at_once(self.workers.count == 1):
                 metrics = self.evaluate(self.task.valid_split, depth)
             judged = self.task.judged_by(metrics)
@@ -170,7 +170,7 @@ class Trainer:
             if scores[-1] <= min(scores):
                 self.best = None if depth else metrics
                 if self.workers.first:
-                    save_model(self.model, self.run.folder / "best", self.facts)
+                    save_model(self.task.model, self.run.folder / "best", self.facts)
         self.progress.epoch(self._epochs(), metrics, self.rate.at(self.step, epoch))
         if self.rate.after_evaluation(scores):
             self.progress.say(f"learning rate {self.rate.at(self.step, epoch):.4g} from epoch {epoch + 1} on")
@@ -185,11 +185,13 @@ class Trainer:
 
     def _finish(self) -> dict[str, dict[str, float]]:
         """Save the last model; evaluate the best one on the splits that the configuration asks for, at all depths."""
-        with self.average.in_use():
+        with self.average.in_use(), whole(self.wrapped):
             if self.workers.first:
-                save_model(self.model, self.run.folder / "last", self.facts)
+                save_model(self.task.model, self.run.folder / "last", self.facts)
         self.workers.wait()
-        load_weights(self.model, self.run.folder / "best")
+        if isinstance(self.wrapped, Sharded):
+            self.wrapped.fill()
+        load_weights(self.task.model, self.run.folder / "best")
         known = {} if self.best is None else {self.task.valid_split: self.best}
         metrics = {split: known.get(split) or self.evaluate(split) for split in self.task.final_splits}
         entry = {"epoch": self._epochs(), "step": self.step, "best": metrics}
@@ -205,8 +207,10 @@ class Trainer:
             "generators": generator_states(self.workers.device),
         }
         everyone = self.workers.gather(own)
-        if self.workers.first:
-            save_checkpoint(self.run.checkpoints, self.step, {**self._shared_state(), "workers": everyone})
+        first = self.workers.first
+        if first or self.config.shard:
+            state = {**self._shared_state(), "workers": everyone}
+            save_checkpoint(self.run.checkpoints, self.step, state, first)
         self.workers.wait()
         self.saved_at = time.monotonic()
 
@@ -230,7 +234,8 @@ class Trainer:
 
     def restore(self) -> bool:
         """Load the last intact checkpoint, if there is one; a ValueError if config or data differ."""
-        state = load_latest(self.run.checkpoints, self.progress.say)
+        mesh = getattr(self.parameters[0], "device_mesh", None)  # of a sharded model
+        state = load_latest(self.run.checkpoints, self.progress.say, mesh)
         if state is None:
             if self.workers.first:
                 self.run.keep_metrics(0)
