@@ -80,6 +80,8 @@ def test_a_contest(tmp_path, capsys, monkeypatch):
         assert one["steps"] == [30, 30]
         assert one["seconds_per_step"] == 1.0
         assert one["seconds_per_streamed_step"] > 0
+        assert [[seconds for seconds, _ in curve] for curve in one["curves"]] == [[6, 12, 18, 24, 30]] * 2
+        assert [min(value for _, value in curve) for curve in one["curves"]] == one["valid"]["values"]
         mean = sum(one["test"]["values"]) / 2
         assert one["test"]["mean"] == pytest.approx(mean)
         assert one["test"]["spread"] == pytest.approx(2**0.5 * abs(one["test"]["values"][0] - mean))

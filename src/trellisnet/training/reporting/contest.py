@@ -75,6 +75,7 @@ class Standing:
             **{split: self.over_seeds(split) for split in ("valid", "test")},
             "steps": [summary.steps for summary in self.summaries],
             "epochs": [summary.epochs for summary in self.summaries],
+            "curves": [timed_curve(summary, self.metric) for summary in self.summaries],
             "seconds_per_step": self.step_seconds,
             "seconds_per_streamed_step": self.streamed,
             "commands": self._commands(),
@@ -118,6 +119,11 @@ class Standing:
     def _published(self) -> str:
         shown = [f"{formatted(row.published, self.metric)} ({row.system})" for row in self.published()]
         return "; ".join(shown) or "-"
+
+
+def timed_curve(summary: Summary, metric: Metric) -> list[tuple[float, float]]:
+    """Seconds of training and the metric at each evaluation of a run."""
+    return [(seconds, value) for seconds, (_, value) in zip(summary.seconds, summary.curve(metric), strict=True)]
 
 
 def write_results(folder: Path, facts: Mapping[str, Any], standings: Sequence[Standing]) -> None:
@@ -179,10 +185,8 @@ def _charts(metric: Metric, standings: Sequence[Standing]) -> str:
     for i, standing in enumerate(standings):
         for j, summary in enumerate(standing.summaries):
             name = "" if j else standing.contestant.name  # one entry in the legend per contestant
-            curve = summary.curve(metric)
-            timed = [(seconds, value) for seconds, (_, value) in zip(summary.seconds, curve, strict=True)]
-            over_time.append(Series(name, timed, colour=i))
-            over_steps.append(Series(name, curve, colour=i))
+            over_time.append(Series(name, timed_curve(summary, metric), colour=i))
+            over_steps.append(Series(name, summary.curve(metric), colour=i))
             losses.append(Series(name, summary.losses, colour=i))
     costs = {
         "parameters": [float(standing.contestant.parameters) for standing in standings],
