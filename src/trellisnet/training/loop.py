@@ -53,7 +53,7 @@ class Trainer:
         self.facts = task.facts()
         self.clock = Clock(self.config, workers)
         self.last_step = self.config.max_steps or math.inf
-        total = min(self.config.epochs * len(self.batches), self.last_step)
+        total = min(self.batches.total(self.config.epochs), self.last_step)
         self.rate = LearningRate(self.config, int(total), self.clock)
         self.average = Average(self.parameters)
         self.step = 0
@@ -119,7 +119,7 @@ class Trainer:
 
     def _step(self, model: nn.Module, batch: Batch) -> float | None:
         """Train on one batch; return its loss, or None if the step is skipped because of a non-finite number."""
-        rate = self.rate.at(self.step, self.batches.epoch)
+        rate = self.rate.at(self.step, self.batches.epoch) * self.task.rate_factor(batch)
         for group in self.optimiser.param_groups:
             group["lr"] = rate
         self.optimiser.zero_grad(set_to_none=True)

@@ -133,6 +133,10 @@ class Task(ABC):
     def size(self, batch: Batch) -> int:
         """The number of units in a batch."""
 
+    def rate_factor(self, batch: Batch) -> float:
+        """What the learning rate of the training step of a batch is multiplied by."""
+        return 1.0
+
     @cached_property
     def fingerprint(self) -> dict[str, str]:
         """Hashes of the data by part: splits, scales, labels and other facts. They cover every byte."""
