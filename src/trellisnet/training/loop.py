@@ -180,8 +180,7 @@ class Trainer:
 
     def evaluate(self, split: str, depth: int | None = None) -> dict[str, float]:
         """Metrics of a split, over all processes."""
-        (sums,) = self.task.evaluate(split, self.workers, depths=[depth])
-        return self.task.metrics(self.workers.sum(sums))
+        return self.task.measured(split, self.workers, depths=[depth])[0]
 
     def _finish(self) -> dict[str, dict[str, float]]:
         """Save the last model; evaluate the best one on the splits that the configuration asks for, at all depths."""
