@@ -9,7 +9,8 @@ import argparse
 import shutil
 from pathlib import Path
 
-from trellisnet.models.shipped import FOLDER
+from trellisnet.checksums import CHECKSUMS
+from trellisnet.models.shipped import FOLDER, seal
 from trellisnet.training.runs import CONFIG, ENVIRONMENT, METRICS, RESULT, TASK, read_json, write_json
 
 KEPT = (CONFIG, ENVIRONMENT, METRICS, TASK)
@@ -18,7 +19,7 @@ LARGEST = 2_000_000  # bytes of the weights
 
 
 def ship(run: Path, to: Path) -> None:
-    """Copy a finished run into a new folder.
+    """Copy a finished run into a new folder, with the checksums of all its files.
 
     Raises:
         ValueError: the run is not finished, or its weights are too large for a wheel.
@@ -29,10 +30,11 @@ def ship(run: Path, to: Path) -> None:
     size = sum(path.stat().st_size for path in (run / "best").iterdir())
     if size > LARGEST:
         raise ValueError(f"{run / 'best'} has {size:,} bytes, and a pretrained model at most {LARGEST:,}")
-    shutil.copytree(run / "best", to / "best")
+    shutil.copytree(run / "best", to / "best", ignore=shutil.ignore_patterns(CHECKSUMS))  # one list for all files
     for name in KEPT:
         shutil.copyfile(run / name, to / name)
     write_json(to / RESULT, {name: result[name] for name in OF_RESULT if name in result})
+    seal(to)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ import yaml
 from packaging.requirements import Requirement
 
 from trellisnet import __version__
+from trellisnet.models.shipped import pretrained_names
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "trellisnet"
@@ -53,6 +54,7 @@ def test_the_wheel_has_the_package_and_nothing_else(wheel):
     trained = {name for name in package if name.startswith("trellisnet/pretrained/")}
     assert {Path(name).suffix for name in package - trained} == {".py", ".typed", ".yaml"}  # no data, nothing compiled
     assert {Path(name).suffix for name in trained} == {".json", ".jsonl", ".safetensors", ".yaml"}
+    assert {f"trellisnet/pretrained/{name}/checksums.json" for name in pretrained_names()} <= trained
     assert all(path.stat().st_size < 2_000_000 for path in files)
 
 

@@ -6,10 +6,12 @@ from torch import nn
 from torch.nn import functional as F
 
 from loops import assert_chunks_equal_the_whole, assert_equals_loop, assert_padding_changes_nothing
-from reference import assert_close
+from reference import assert_close, gradients
 from trellisnet.baselines.melis import MelisLstmBody
 from trellisnet.baselines.rnn import GruBody, LstmBody
 from trellisnet.models.body import run_body
+from trellisnet.models.build import build_language_model
+from trellisnet.models.sizing import width_for
 
 BODIES = [LstmBody, GruBody, MelisLstmBody]
 DROPOUTS = [
@@ -24,14 +26,17 @@ DROPOUTS = [
 def slow(body, x, state):
     """Every layer, step by step. In training mode the masks are drawn as the body draws them, layer by layer."""
     p = (body.dropout, body.weight_dropout, body.hidden_dropout) if body.training else (0.0, 0.0, 0.0)
-    ends, total = [], 0
-    for layer in range(body.num_layers):
-        if layer:
+    stacks, states = ([body.rnn], [state]) if body.last is None else ([body.rnn, body.last], state)
+    ends, total = [[] for _ in stacks], 0
+    both = zip(stacks, states, ends, strict=True)
+    layers = [(rnn, layer, given, end) for rnn, given, end in both for layer in range(rnn.num_layers)]
+    for number, (rnn, layer, given, end) in enumerate(layers):
+        if number:
             x = x * F.dropout(torch.ones_like(x[:1] if body.variational else x), p[0])
-        w, u = (getattr(body.rnn, f"{name}_l{layer}") for name in ("weight_ih", "weight_hh"))
-        b, v = (getattr(body.rnn, f"{name}_l{layer}") if body.bias else 0 for name in ("bias_ih", "bias_hh"))
+        w, u = (getattr(rnn, f"{name}_l{layer}") for name in ("weight_ih", "weight_hh"))
+        b, v = (getattr(rnn, f"{name}_l{layer}") if body.bias else 0 for name in ("bias_ih", "bias_hh"))
         u = F.dropout(u, p[1])
-        h, c = (tensor[layer] for tensor in state) if isinstance(state, tuple) else (state[layer], None)
+        h, c = (tensor[layer] for tensor in given) if isinstance(given, tuple) else (given[layer], None)
         mask = F.dropout(torch.ones_like(h), p[2])
         steps = []
         for row in x:
@@ -48,10 +53,24 @@ def slow(body, x, state):
             steps.append(h)
         x = torch.stack(steps)
         total = total + x if body.skip else x
-        ends.append((h, c))
+        end.append((h, c))
     y = total if body.down is None else total @ body.down.weight.t() + body.down.bias
-    h, c = zip(*ends, strict=True)
-    return y, (torch.stack(h), torch.stack(c)) if isinstance(body, LstmBody) else torch.stack(h)
+    rows = [[torch.stack(kind) for kind in zip(*end, strict=True) if kind[0] is not None] for end in ends]
+    after = [tuple(each) if isinstance(body, LstmBody) else each[0] for each in rows]
+    return y, after[0] if body.last is None else tuple(after)
+
+
+def by_hand(body, x):
+    """One torch module per layer, with the weights of the body: the output, and the parameters of all layers."""
+    parameters = []
+    for rnn in [body.rnn, body.last]:
+        for layer in range(rnn.num_layers):
+            own = [parameter for name, parameter in rnn.named_parameters() if name.endswith(f"_l{layer}")]
+            alone = body.kind(own[0].shape[1], rnn.hidden_size, bias=body.bias)
+            names = [name for name, _ in alone.named_parameters()]
+            x, _ = torch.func.functional_call(alone, dict(zip(names, own, strict=True)), (x,))
+            parameters += own
+    return x, parameters
 
 
 @pytest.mark.parametrize("kind", BODIES)
@@ -62,6 +81,8 @@ def slow(body, x, state):
         (7, 3, {"num_layers": 2, "output_size": 4}),
         (5, 1, {"num_layers": 3, "skip": True}),
         (5, 2, {"num_layers": 2, "bias": False, "skip": True}),
+        (6, 2, {"num_layers": 3, "skip": False, "last_size": 4}),
+        (1, 1, {"num_layers": 2, "skip": False, "last_size": 9, "output_size": 5, "bias": False}),
     ],
 )
 def test_outputs_states_and_gradients_are_those_of_the_equations(kind, steps, batch, options):
@@ -76,6 +97,43 @@ def test_dropouts_are_those_of_the_equations(kind, options, training):
 
 
 @pytest.mark.parametrize("kind", BODIES)
+@pytest.mark.parametrize("options", [each for each in DROPOUTS[1:] if "skip" not in each])
+def test_dropouts_before_and_in_a_narrower_last_layer(kind, options):
+    assert_equals_loop(kind(3, hidden_size=6, **{"num_layers": 3, "skip": False, "last_size": 4, **options}), slow)
+
+
+@pytest.mark.parametrize("kind", [LstmBody, GruBody])
+@pytest.mark.parametrize("options", [{}, {"bias": False}])
+def test_a_narrower_last_layer_equals_a_stack_of_torch_modules(kind, options):
+    body, x = kind(5, hidden_size=8, num_layers=3, last_size=5, **options), torch.randn(9, 3, 5, requires_grad=True)
+    assert (body.output_size, body.down) == (5, None)
+    y, _ = body(x)
+    expected, parameters = by_hand(body, x)
+    assert len(parameters) == len(list(body.parameters()))
+    assert_close(y, expected)
+    assert_close(gradients(y, x, *parameters), gradients(expected, x, *parameters))
+
+
+def test_a_tied_language_model_reads_a_last_layer_of_the_width_of_its_embedding():
+    """AWD-LSTM on word PTB: embedding and last layer of 400, the others of 1150, and 24 million parameters."""
+    with torch.device("meta"):
+        model = build_language_model("lstm", 10_000, 400, hidden_size=1150, num_layers=3, last_size=400)
+    lstm = sum(4 * (n * (i + n) + 2 * n) for i, n in [(400, 1150), (1150, 1150), (1150, 400)])
+    assert model.num_parameters == lstm + 10_000 * 400 + 10_000
+    assert model.net.down is None
+
+
+def test_a_width_for_a_number_of_parameters_keeps_the_last_layer():
+    def build(width):
+        return build_language_model("lstm", 50, 20, hidden_size=width, num_layers=3, last_size=20)
+
+    for budget in (20e3, 1e6):
+        model = build(width_for(build, budget))
+        assert model.num_parameters == pytest.approx(budget, rel=0.03)
+        assert model.net.last.hidden_size == 20
+
+
+@pytest.mark.parametrize("kind", BODIES)
 def test_dropout_changes_no_parameter_and_nothing_in_evaluation(kind):
     body, x = kind(3, hidden_size=6, num_layers=2, weight_dropout=0.5, hidden_dropout=0.5), torch.randn(5, 2, 3)
     before = [parameter.clone() for parameter in body.parameters()]
@@ -85,13 +143,13 @@ def test_dropout_changes_no_parameter_and_nothing_in_evaluation(kind):
 
 
 @pytest.mark.parametrize("kind", BODIES)
-@pytest.mark.parametrize("options", [{}, {"skip": True}])
+@pytest.mark.parametrize("options", [{}, {"skip": True}, {"skip": False, "last_size": 5}])
 def test_chunks_equal_the_whole(kind, options):
     assert_chunks_equal_the_whole(kind(3, hidden_size=6, num_layers=2, **options))
 
 
 @pytest.mark.parametrize("kind", BODIES)
-@pytest.mark.parametrize("options", [{}, {"skip": True}])
+@pytest.mark.parametrize("options", [{}, {"skip": True}, {"skip": False, "last_size": 5}])
 def test_one_call_for_sequences_of_unequal_lengths(kind, options):
     assert_padding_changes_nothing(kind(3, hidden_size=6, num_layers=2, output_size=4, **options))
 
@@ -141,6 +199,13 @@ def test_the_start_of_our_own_is_the_default(kind):
         ({"hidden_size": 4, "hidden_dropout": "0"}, TypeError, r"hidden_dropout must be a number in \[0, 1\), got '0'"),
         ({"hidden_size": 4, "skip": "yes"}, TypeError, "skip must be True or False, got 'yes'"),
         ({"hidden_size": 4, "variational": 1}, TypeError, "variational must be True or False, got 1"),
+        ({"hidden_size": 4, "last_size": 0}, ValueError, "last_size must be an integer >= 1, got 0"),
+        (
+            {"hidden_size": 4, "last_size": 2},
+            ValueError,
+            "last_size needs num_layers >= 2 and skip=False: got last_siz",
+        ),
+        ({"hidden_size": 4, "num_layers": 2, "last_size": 2, "skip": True}, ValueError, "num_layers=2 and skip=True"),
     ],
 )
 def test_bad_options_are_named(options, error, message):

@@ -5,6 +5,7 @@ import torch
 
 from reference import assert_close, gradients, make
 from trellisnet import TrellisNet
+from trellisnet.core.forms import counting_iterations
 
 
 @pytest.mark.parametrize(
@@ -85,3 +86,18 @@ def test_a_fixed_point_cannot_be_exported(path):
             trace()
     net.tolerance = None
     assert_close(torch.export.export(net, (x,)).module()(x)[0], net(x)[0])
+
+
+def test_iterations_are_counted_of_all_calls_that_converge():
+    net, x = TrellisNet(3, 6, 4, path="sweeps"), torch.randn(9, 2, 3)
+    call = {"depth": "converged", "tolerance": 1e-6}
+    with counting_iterations() as counts:
+        _, state = net(x, **call)
+        net(x)  # stops at its depth
+        with counting_iterations() as inner:
+            net(x, **call, tail=1)  # returns no state
+        _, by_steps = net(x, **call, path="steps")
+    net(x, **call)
+    assert inner == list(state.iterations)
+    assert counts == [*state.iterations, *by_steps.iterations]
+    assert len(by_steps.iterations) == len(x)

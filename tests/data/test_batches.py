@@ -33,7 +33,17 @@ def item_batches(**options):
     return ItemBatches(Ragged(50), batch_size=8, shuffle=True, seed=3, **options)
 
 
-MAKERS = [text_batches, lambda **o: text_batches(context=5, **o), item_batches]
+def random_batches(**options):
+    return text_batches(seed=3, **options)
+
+
+MAKERS = [
+    text_batches,
+    lambda **o: text_batches(context=5, **o),
+    random_batches,
+    lambda **o: random_batches(context=5, **o),
+    item_batches,
+]
 
 
 def flat(batch):
@@ -55,7 +65,7 @@ def test_the_shards_of_all_processes_are_the_batches_of_one(make, world_size):
     for _ in range(3):
         expected = [flat(batch) for batch in one]
         shards = [list(shard) for shard in many]
-        rows = [[shard[i] for shard in shards if i < len(shard)] for i in range(len(one))]
+        rows = [[shard[i] for shard in shards if i < len(shard)] for i in range(len(expected))]
         assert [joined(row) for row in rows] == expected
 
 
@@ -93,21 +103,56 @@ def test_a_position_after_the_last_batch_is_still_in_that_epoch():
     assert (batches.epoch, batches.position) == (1, 0)
 
 
-@given(tokens=st.integers(2, 300), batch_size=st.integers(1, 6), steps=st.integers(1, 9), context=st.integers(0, 4))
-def test_every_token_is_a_target_once(tokens, batch_size, steps, context):
+@given(
+    tokens=st.integers(2, 300),
+    batch_size=st.integers(1, 6),
+    steps=st.integers(1, 9),
+    context=st.integers(0, 4),
+    seed=st.sampled_from([None, 0, 1]),
+)
+def test_every_token_is_a_target_once(tokens, batch_size, steps, context, seed):
     column = (tokens - 1) // batch_size
     if column <= context:
         with pytest.raises(ValueError, match="ids must have more than"):
             TextBatches(np.arange(tokens), batch_size, steps, context=context)
         return
-    batches = TextBatches(np.arange(tokens), batch_size, steps, context=context)
+    batches = TextBatches(np.arange(tokens), batch_size, steps, context=context, seed=seed)
+    expected = len(batches)
     found = list(batches)
-    assert len(found) == len(batches)
+    assert len(found) == expected
     counted = torch.cat([batch.targets[:, context:] for batch in found], dim=1)
     expected = torch.arange(batch_size * column).view(batch_size, column)[:, context:] + 1
     assert counted.equal(expected)
     assert all(batch.targets.equal(batch.inputs + 1) for batch in found)
     assert [batch.continues for batch in found] == [i > 0 and context == 0 for i in range(len(found))]
+
+
+def lengths_of(batches, epochs):
+    return [[batch.inputs.shape[1] for batch in batches] for _ in range(epochs)]
+
+
+def test_random_windows_have_the_lengths_of_awd_lstm():
+    """Of 20,000 windows 19 in 20 have the mean 70 and the others 35, with a deviation of 5; int() rounds down."""
+    batches = TextBatches(np.zeros(1_300_000, dtype=np.uint8), batch_size=1, steps=70, seed=1)
+    lengths = np.concatenate([lengths[:-1] for lengths in lengths_of(batches, 1)])
+    long = lengths[lengths > 52]
+    assert len(long) / len(lengths) == pytest.approx(0.95, abs=0.01)
+    assert long.mean() == pytest.approx(69.5, abs=0.2)
+    assert long.std() == pytest.approx(5, abs=0.15)
+    assert lengths[lengths <= 52].mean() == pytest.approx(34.5, abs=0.6)
+    short = TextBatches(np.zeros(9000, dtype=np.uint8), batch_size=1, steps=10, seed=1)
+    assert min(lengths_of(short, 1)[0][:-1]) == 5
+
+
+def test_random_windows_follow_from_the_seed_and_the_epoch():
+    lengths = lengths_of(random_batches(), 3)
+    assert lengths == lengths_of(random_batches(), 3)
+    assert lengths[0] != lengths[1] != lengths[2]
+    assert lengths != lengths_of(text_batches(seed=4), 3)
+    assert [random_batches().count(epoch) for epoch in range(3)] == list(map(len, lengths))
+    assert random_batches().total(3) == sum(map(len, lengths))
+    with pytest.raises(ValueError, match="the state must be of batches with seed = 3, got None"):
+        random_batches().load_state_dict(text_batches().state_dict())
 
 
 def test_text_batches_have_the_shape_that_models_read():

@@ -1,6 +1,7 @@
 """The trained models of the package, by name."""
 
 import json
+import shutil
 
 import pytest
 import torch
@@ -8,7 +9,9 @@ import torch
 from ship import ship
 from tiny import tiny_config, tiny_sequences
 from trellisnet import LanguageModel, SequenceRegressor
+from trellisnet.checksums import CHECKSUMS, damage
 from trellisnet.cli import main
+from trellisnet.models import shipped
 from trellisnet.models.pretrained import CONFIG
 from trellisnet.models.shipped import FOLDER, find_run, pretrained_names
 from trellisnet.training import tasks
@@ -37,6 +40,38 @@ def test_a_model_has_the_published_result():
     published = json.loads((FOLDER / "adding" / "result.json").read_text())["metrics"]["test"]["mse"]
     assert task.evaluate_alone("test")["mse"] == pytest.approx(published, rel=1e-3)
     assert published < 1e-3  # always guessing the mean: 1/6
+
+
+@pytest.mark.parametrize("name", pretrained_names())
+def test_every_file_of_a_model_has_a_checksum(name):
+    recorded = json.loads((FOLDER / name / CHECKSUMS).read_text())["files"]
+    there = {path.relative_to(FOLDER / name).as_posix() for path in (FOLDER / name).rglob("*") if path.is_file()}
+    assert recorded.keys() == there - {CHECKSUMS}
+    assert damage(FOLDER / name) is None
+
+
+def test_a_flipped_bit_in_any_file_is_one_line(tmp_path, monkeypatch, capsys):
+    """Also in the list of the checksums, and for everything that knows the name."""
+    shutil.copytree(FOLDER, tmp_path / "models")
+    monkeypatch.setattr(shipped, "FOLDER", tmp_path / "models")
+    folder = tmp_path / "models" / "adding"
+    for path in [path for path in folder.rglob("*") if path.is_file()]:
+        content = bytearray(path.read_bytes())
+        for place in (0, len(content) // 2, len(content) - 1):
+            changed = bytearray(content)
+            changed[place] ^= 1
+            path.write_bytes(changed)
+            with pytest.raises(ValueError, match=rf"model adding is damaged: .*{path.name}.*; install trel"):
+                SequenceRegressor.from_pretrained("adding")
+        assert main(["evaluate", "adding"]) == 2
+        said = capsys.readouterr().err
+        assert "the pretrained model adding is damaged" in said
+        assert said.count("\n") == 1
+        path.write_bytes(content)
+    SequenceRegressor.from_pretrained("adding")
+    (folder / "best" / "task.json").unlink()
+    with pytest.raises(ValueError, match=r"is damaged: best/task\.json: No such file"):
+        load_task("adding")
 
 
 def test_evaluate_knows_the_name(capsys):
@@ -77,6 +112,8 @@ def test_a_run_becomes_a_pretrained_model(tmp_path, monkeypatch):
     assert load_task(tmp_path / "shipped").evaluate_alone("test") == load_task(run).evaluate_alone("test")
     files = [{path.name for path in folder.iterdir()} for folder in (tmp_path / "shipped", FOLDER / "adding")]
     assert files[0] == files[1]
+    assert damage(tmp_path / "shipped") is None
+    assert not (tmp_path / "shipped" / "best" / CHECKSUMS).exists()  # one list for all files
     (run / "result.json").unlink()
     with pytest.raises(ValueError, match="is not a finished run"):
         ship(run, tmp_path / "again")

@@ -13,6 +13,7 @@ from tiny import tiny_config, tiny_sequences, tiny_text
 from trellisnet import LanguageModel, TrellisNet
 from trellisnet.baselines.rnn import GruBody
 from trellisnet.cli import main
+from trellisnet.core.forms import counting_iterations
 from trellisnet.models.body import run_depths
 from trellisnet.training import fit, tasks
 from trellisnet.training.checks import check_config
@@ -21,6 +22,7 @@ from trellisnet.training.depths import draw
 from trellisnet.training.distribution import Workers
 from trellisnet.training.progress import Progress
 from trellisnet.training.tasks import make_task
+from trellisnet.training.trained import load_task
 
 
 @pytest.fixture(autouse=True)
@@ -219,3 +221,27 @@ def test_the_command_line_evaluates_at_several_depths(tmp_path, monkeypatch, cap
     assert [line.split(": ")[0] for line in lines[:3]] == ["test, depth 1", "test, depth 3", "test, depth 8"]
     assert f"bits {result['metrics']['test']['bits']:.4f}" in lines[1]  # three layers are its own depth
     assert lines[3] == "(exact streaming: every token once, with its full receptive field)"
+
+
+@pytest.mark.parametrize("path", ["layers", "steps"])
+@pytest.mark.parametrize("text", [True, False])
+def test_a_run_tells_how_many_iterations_its_calls_needed(tmp_path, monkeypatch, capsys, text, path):
+    torch.set_default_dtype(torch.float32)
+    model = {"tolerance": 1e-3, "path": path, "num_layers": 40, "hidden_size": 8}
+    done = run(tiny_text() if text else tiny_sequences(), tiny_config(model, text=text), tmp_path / "run", monkeypatch)
+    found = [entry["valid"] for entry in done.metrics() if "valid" in entry]
+    assert len(found) == 2
+    for metrics in found:
+        assert 1 < metrics["iterations"] <= metrics["most_iterations"] <= 40
+    result = json.loads((done.folder / "result.json").read_text())["metrics"]["test"]
+    with counting_iterations() as counts:
+        load_task(done.folder).evaluate("test", Workers())
+    assert result["iterations"] == pytest.approx(sum(counts) / len(counts), rel=1e-12)
+    assert result["most_iterations"] == max(counts)
+    capsys.readouterr()
+    assert main(["evaluate", str(done.folder)]) == 0
+    said = f"iterations {result['iterations']:.4f}, most_iterations {max(counts):.4f}"
+    assert said in capsys.readouterr().out
+    assert main(["evaluate", str(done.folder), "--depths", "3"]) == 0
+    assert "iterations" not in capsys.readouterr().out
+    assert "Iterations per call" in (done.folder / "report.html").read_text()

@@ -50,10 +50,11 @@ def test_two_processes_share_an_adaptive_softmax(tmp_path):
 
 @pytest.mark.skipif(not distributed.is_available(), reason="this torch has no distributed package")
 def test_two_processes_resume_bit_by_bit(tmp_path):
-    """With dropout, whose masks are each process's own, with carried history and random depths."""
+    """With dropout, whose masks are each process's own, carried history, random depths and random windows."""
     text = tmp_path / "text.txt"
     text.write_text("".join(f"a line of {i * i % 17} words and {i % 5}\n" for i in range(300)))
     task = [*WORDS, "--data.options.path", str(text), *COMMON, "--model.hidden_dropout", "0.3"]
+    task += ["--training.random_windows", "true"]
     train(2, [*task, "--to", str(tmp_path / "whole")], tmp_path)
     shutil.copytree(tmp_path / "whole", tmp_path / "cut")
     checkpoints = sorted((tmp_path / "cut" / "checkpoints").glob("*.json"), key=lambda path: int(path.stem[5:]))

@@ -49,6 +49,25 @@ def test_a_language_model_learns_and_writes(tmp_path, monkeypatch):
     assert len(sample["text"]) == 5
 
 
+def test_the_learning_rate_follows_the_length_of_a_random_window(tmp_path, monkeypatch):
+    seen, step = [], Trainer._step
+
+    def recorded(self, model, batch):
+        loss = step(self, model, batch)
+        seen.append((batch.inputs.shape[1], self.optimiser.param_groups[0]["lr"]))
+        return loss
+
+    monkeypatch.setattr(Trainer, "_step", recorded)
+    options = {"history": "discard", "horizon": 3}
+    for model, context in (({}, 0), (options, 3)):
+        seen.clear()
+        config = tiny_config(model, steps=10, random_windows=True)
+        done = run(tiny_text(), config, tmp_path / f"{context}", monkeypatch)
+        assert len({steps for steps, _ in seen}) > 3
+        assert [rate for _, rate in seen] == pytest.approx([0.01 * (steps - context) / 10 for steps, _ in seen])
+        assert {entry["learning_rate"] for entry in done.metrics() if "learning_rate" in entry} == {0.01}
+
+
 def test_the_best_model_is_not_evaluated_twice_on_validation(tmp_path, monkeypatch):
     seen, evaluate = [], tasks.LanguageTask.evaluate
 

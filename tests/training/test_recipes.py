@@ -150,12 +150,21 @@ def test_contradictions_are_named(flags, message):
         check_config(config_of("demo", *flags))
 
 
+def test_random_windows_are_longer_than_the_shortest():
+    flags = ["--training.random_windows", "true", "--training.steps"]
+    check_config(config_of("demo", *flags, "10"))
+    with pytest.raises(ValueError, match=r"training\.random_windows needs training\.steps >= 10, .*, got 9"):
+        check_config(config_of("demo", *flags, "9"))
+
+
 def test_a_model_has_the_options_of_its_data():
     with pytest.raises(UsageError, match=r"unknown flag --model\.head with body 'trellis' on data 'seq-mnist'"):
         config_of("seq-mnist", "--model.head", "mos")
 
 
-@pytest.mark.parametrize(("name", "value"), [("steps", "50"), ("evaluation", "windows"), ("sample", "9")])
+@pytest.mark.parametrize(
+    ("name", "value"), [("steps", "50"), ("evaluation", "windows"), ("sample", "9"), ("random_windows", "True")]
+)
 def test_options_of_text_are_no_options_of_sequences(name, value, monkeypatch):
     monkeypatch.setattr(tasks, "load", lambda *a, **k: tiny_sequences())
     with pytest.raises(ValueError, match=f"training.{name} belongs to text, and tiny is not text: got '?{value}"):

@@ -40,6 +40,11 @@ EXPERIMENTS = {
         {**DROPOUTS, "history": "repackage", "kernel_size": 3},
         {"depths": [(0.4, 2), (1, (2, 5))], "epochs": 3},
     ),
+    "text, carried, random windows, a narrow last layer": (
+        tiny_text,
+        {"body": "lstm", "last_size": 4, "dropout": 0.2, "variational": True, "weight_dropout": 0.3},
+        {"steps": 10, "random_windows": True, "schedule": "cosine", "warmup": 0.2, "epochs": 4, "optimiser": "sgd"},
+    ),
     "ragged sequences": (
         lambda: tiny_sequences(ragged=True),
         {**DROPOUTS, "input_dropout": 0.1},

@@ -1,4 +1,5 @@
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -47,7 +48,7 @@ def test_a_row_fits_its_recipe(table, row):
 @pytest.mark.parametrize(("table", "row"), NAMED)
 def test_the_command_of_a_row_makes_a_model_of_its_size(table, row):
     assert row.body in BODIES
-    config = parse("train", train, row.command.split()[2:])["config"]
+    config = parse("train", train, shlex.split(row.command)[2:])["config"]
     check_config(config)
     model = config.model
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +24,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from trellisnet.baselines.base import Baseline, BaselineOptions, without_padding
 from trellisnet.baselines.steps import States, Step, masked, run_steps, sequence_mask
-from trellisnet.core.checks import boolean, one_of, probability
+from trellisnet.core.checks import boolean, one_of, positive_int, probability
 
 
 @dataclass(eq=False, repr=False)
@@ -41,6 +41,8 @@ class RnnOptions(BaselineOptions):
             loops over the steps in Python, which is slower.
         weight_dropout: DropConnect, dropout of the entries of the hidden-to-hidden matrices, one mask per call.
         skip: the output is the sum of the outputs of all layers.
+        last_size: channels of the last layer, where they differ from `hidden_size`, as in AWD-LSTM, whose last layer is
+            as wide as a tied embedding. The default `output_size` is then this width.
     """
 
     bias: bool = True
@@ -50,8 +52,12 @@ class RnnOptions(BaselineOptions):
     hidden_dropout: float = 0.0
     weight_dropout: float = 0.0
     skip: bool = False
+    last_size: int | None = None
 
     def __post_init__(self) -> None:
+        if self.last_size is not None:
+            self.last_size = positive_int("last_size", self.last_size)
+            self.output_size = self.last_size if self.output_size is None else self.output_size
         super().__post_init__()
         self.bias = boolean("bias", self.bias)
         self.dropout = probability("dropout", self.dropout)
@@ -62,6 +68,9 @@ class RnnOptions(BaselineOptions):
         self.hidden_dropout = probability("hidden_dropout", self.hidden_dropout)
         self.weight_dropout = probability("weight_dropout", self.weight_dropout)
         self.skip = boolean("skip", self.skip)
+        if self.last_size is not None and (self.num_layers == 1 or self.skip):
+            got = f"last_size={self.last_size}, num_layers={self.num_layers} and skip={self.skip}"
+            raise ValueError(f"last_size needs num_layers >= 2 and skip=False: got {got}")
 
 
 class RnnBody(Baseline, RnnOptions):
@@ -70,11 +79,21 @@ class RnnBody(Baseline, RnnOptions):
     kind: type[nn.LSTM] | type[nn.GRU]
     output_size: int  # never None after the checks of `RnnOptions`
 
+    @property
+    def features(self) -> int:
+        """Channels of the last layer."""
+        return self.hidden_size if self.last_size is None else self.last_size
+
     def build(self, where: dict[str, Any]) -> None:
-        sizes = (self.input_size, self.hidden_size, self.num_layers, self.bias)
-        self.rnn = self.kind(*sizes, dropout=self.dropout, **where)
+        alike = self.num_layers - (self.last_size is not None)  # torch stacks layers of one width only
+        dropout = self.dropout if alike > 1 else 0.0
+        self.rnn = self.kind(self.input_size, self.hidden_size, alike, self.bias, dropout=dropout, **where)
+        self.last: nn.LSTM | nn.GRU | None = None
+        if self.last_size is not None:
+            self.last = self.kind(self.hidden_size, self.last_size, bias=self.bias, **where)
         if self.init == "uniform":
-            init_like_trellis(self.rnn)
+            for stack in self._stacks():
+                init_like_trellis(stack)
 
     @property
     def input_scale(self) -> float | None:
@@ -84,49 +103,68 @@ class RnnBody(Baseline, RnnOptions):
     def forward(
         self, x: Tensor, state: Any = None, *, lengths: Sequence[int] | Tensor | None = None
     ) -> tuple[Tensor, Any]:
-        """Run x (T, B, C) from a state h or (h, c), each (layers, B, H); return outputs (T, B, O) and the new state.
+        """Run x (T, B, C) from a state; return outputs (T, B, O) and the new state.
 
-        With `lengths`, the state is the one at each sequence's own end, and outputs beyond it are zero.
+        The state is h or (h, c), each (layers, B, H); with `last_size` a pair of such states, of the layers before the
+        last and of the last. With `lengths`, the state is the one at each sequence's own end, and outputs beyond it are
+        zero.
         """
         lengths = None if lengths is None else torch.as_tensor(lengths, device="cpu")
-        if self._needs_layers():
-            y, state = self._run_layers(x, state, lengths)
-        elif lengths is None:
-            y, state = self.rnn(x, state)
+        if self.last is None:
+            x, state = self._run_stack(self.rnn, x, state, lengths)
         else:
-            y, state = self.rnn(pack_padded_sequence(x, lengths, enforce_sorted=False), state)
-            y = pad_packed_sequence(y, total_length=len(x))[0]
-        return self.project(y, lengths), state
+            before, of_last = (None, None) if state is None else state
+            x, before = self._run_stack(self.rnn, x, before, lengths)
+            x, of_last = self._run_stack(self.last, self._drop_between(x), of_last, lengths)
+            state = before, of_last
+        return self.project(x, lengths), state
+
+    def _stacks(self) -> list[nn.LSTM | nn.GRU]:
+        """The layers, as torch's modules of layers of one width."""
+        return [self.rnn] if self.last is None else [self.rnn, self.last]
+
+    def _run_stack(self, rnn: nn.LSTM | nn.GRU, x: Tensor, state: Any, lengths: Tensor | None) -> tuple[Tensor, Any]:
+        if self._needs_layers():
+            return self._run_layers(rnn, x, state, lengths)
+        if lengths is None:
+            return cast("tuple[Tensor, Any]", rnn(x, state))
+        y, state = rnn(pack_padded_sequence(x, lengths, enforce_sorted=False), state)
+        return pad_packed_sequence(y, total_length=len(x))[0], state
 
     def _needs_layers(self) -> bool:
-        """Whether this call runs layer by layer; otherwise torch runs all layers together."""
+        """Whether this call runs layer by layer; otherwise torch runs all layers of one width together."""
         drops = self.hidden_dropout or self.weight_dropout or (self.variational and self.dropout)
         return self.skip or (self.training and bool(drops))
 
-    def _run_layers(self, x: Tensor, state: Any, lengths: Tensor | None) -> tuple[Tensor, Any]:
+    def _drop_between(self, x: Tensor) -> Tensor:
+        """Apply the dropout between two layers to x (T, B, H)."""
+        if not self.dropout or not self.training:
+            return x
+        mask = sequence_mask(x, x.shape[-1], self.dropout) if self.variational else None
+        return F.dropout(x, self.dropout) if mask is None else x * mask
+
+    def _run_layers(self, rnn: nn.LSTM | nn.GRU, x: Tensor, state: Any, lengths: Tensor | None) -> tuple[Tensor, Any]:
         has_memory = self.kind is nn.LSTM
         if state is None:
-            start = x.new_zeros(self.num_layers, x.shape[1], self.hidden_size)
+            start = x.new_zeros(rnn.num_layers, x.shape[1], rnn.hidden_size)
             state = (start, start) if has_memory else start
         x = without_padding(x, lengths)
         given = state if has_memory else (state,)
         total, ends = None, []
-        for layer in range(self.num_layers):
-            if layer and self.dropout and self.training:
-                mask = sequence_mask(x, x.shape[-1], self.dropout) if self.variational else None
-                x = F.dropout(x, self.dropout) if mask is None else x * mask
+        for layer in range(rnn.num_layers):
+            x = self._drop_between(x) if layer else x
             states = tuple(tensor[layer : layer + 1] for tensor in given)
-            x, states = self._run_layer(x, states, self._weights(layer), lengths)
+            x, states = self._run_layer(x, states, self._weights(rnn, layer), lengths)
             ends.append(states)
             total = x if total is None or not self.skip else total + x
         assert total is not None
         after = tuple(torch.cat(kind) for kind in zip(*ends, strict=True))
         return total, after if has_memory else after[0]
 
-    def _weights(self, layer: int) -> list[Tensor]:
+    def _weights(self, rnn: nn.LSTM | nn.GRU, layer: int) -> list[Tensor]:
         """The parameters of a layer, W, U, b and b', with the mask of DropConnect on U."""
         names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")[: 4 if self.bias else 2]
-        weights = [getattr(self.rnn, f"{name}_l{layer}") for name in names]
+        weights = [getattr(rnn, f"{name}_l{layer}") for name in names]
         weights[1] = F.dropout(weights[1], self.weight_dropout, self.training)
         return weights
 
@@ -151,7 +189,7 @@ class RnnBody(Baseline, RnnOptions):
 
     def _loop(self, x: Tensor, states: States, weights: list[Tensor], lengths: Tensor | None) -> tuple[Tensor, States]:
         """Run one layer step by step, from states (1, B, H)."""
-        mask = sequence_mask(x, self.hidden_size, self.hidden_dropout if self.training else 0.0)
+        mask = sequence_mask(x, states[0].shape[-1], self.hidden_dropout if self.training else 0.0)
         inputs = F.linear(x, weights[0], weights[2] if self.bias else None)  # (T, B, gates)
         step = self._step(weights[1], weights[3] if self.bias else None, mask)
         y, after = run_steps(step, inputs, tuple(tensor[0] for tensor in states), lengths)
@@ -197,8 +235,9 @@ class GruBody(RnnBody):
         def step(a: Tensor, states: States) -> tuple[Tensor, States]:
             (h,) = states
             b = F.linear(masked(h, mask), u, bias)
-            (r, z), n = (a + b)[:, : 2 * self.hidden_size].sigmoid().chunk(2, -1), a[:, 2 * self.hidden_size :]
-            n = (n + r * b[:, 2 * self.hidden_size :]).tanh()
+            size = 2 * h.shape[-1]  # of r and z
+            (r, z), n = (a + b)[:, :size].sigmoid().chunk(2, -1), a[:, size:]
+            n = (n + r * b[:, size:]).tanh()
             h = n + z * (h - n)
             return h, (h,)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +24,29 @@ if TYPE_CHECKING:
 
 MOST_CALLS = 64  # forms of calls that a net keeps
 TOLERANCE, MOST_ITERATIONS = 1e-4, 200  # of `depth="converged"`, where nothing else is said
+
+_counts: ContextVar[list[int] | None] = ContextVar("counts of iterations", default=None)
+
+
+@contextmanager
+def counting_iterations() -> Iterator[list[int]]:
+    """Give a list to which all calls that converge, of any net, add their `state.iterations`.
+
+    A call with `tail` returns no state, and models call nets out of sight: so they can be counted nevertheless.
+    """
+    counts: list[int] = []
+    before = _counts.set(counts)
+    try:
+        yield counts
+    finally:
+        _counts.reset(before)
+
+
+def counted(iterations: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the iterations of a call, after adding them to the list of `counting_iterations`, if there is one."""
+    if (counts := _counts.get()) is not None:
+        counts.extend(iterations)
+    return iterations
 
 
 @dataclass(frozen=True)

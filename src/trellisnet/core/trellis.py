@@ -16,7 +16,7 @@ from trellisnet.core.cells import Cell, make_cell
 from trellisnet.core.checks import boolean, layer_count, positive_int, unknown_option
 from trellisnet.core.engine import run
 from trellisnet.core.explain import Explanation, explain
-from trellisnet.core.forms import Form, PlannedCalls, read_form
+from trellisnet.core.forms import Form, PlannedCalls, counted, read_form
 from trellisnet.core.kernel import DenseKernel, Drop, Kernel, MixedGroupKernel, Weights
 from trellisnet.core.options import PATHS, TrellisOptions, declared_by
 from trellisnet.core.precision import floating_dtype, without_autocast
@@ -263,11 +263,11 @@ class TrellisNet(TrellisOptions, nn.Module):
             given: _Given = (self.weights(call.dtype), inputs, before, self._mask(inputs))
             start, count = self._solve(sequences, before, form, given) if form.solves else ((None, None), 0)
             (y, aux_y, h, c), iterations = run(call, *given, start, self._reader)
+            iterations = () if form.tolerance is None else counted(iterations or (count + phantom,))
             if h is not None and tail is None:
                 spans = (len(h),) if form.one_level else call.plan.spans
                 after = self.state_form.after(spans, inputs, before, sequences.lengths, h, c)
-                if form.tolerance is not None:
-                    after = replace(after, iterations=iterations or (count + phantom,))
+                after = replace(after, iterations=iterations)
 
         def finish(output: Tensor) -> Tensor:  # (T, B, C)
             output = output.to(call.result_dtype)

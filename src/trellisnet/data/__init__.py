@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from trellisnet.data.batches import Batches as Batches
     from trellisnet.data.batches import ItemBatches as ItemBatches
     from trellisnet.data.batches import Items as Items
-    from trellisnet.data.batches import TextBatches as TextBatches
     from trellisnet.data.files.places import MissingDataError as MissingDataError
     from trellisnet.data.registry import DATASETS as DATASETS
     from trellisnet.data.registry import load as load
     from trellisnet.data.sequences.data import Scale as Scale
     from trellisnet.data.sequences.data import SequenceData as SequenceData
     from trellisnet.data.sequences.given import from_arrays as from_arrays
+    from trellisnet.data.text.batches import TextBatches as TextBatches
     from trellisnet.data.text.data import TextData as TextData
     from trellisnet.vocabulary import Vocabulary as Vocabulary
 
@@ -36,7 +36,7 @@ _HOMES = {
     "MissingDataError": "data.files.places",
     "Scale": "data.sequences.data",
     "SequenceData": "data.sequences.data",
-    "TextBatches": "data.batches",
+    "TextBatches": "data.text.batches",
     "TextData": "data.text.data",
     "Vocabulary": "vocabulary",
     "from_arrays": "data.sequences.given",

@@ -76,8 +76,16 @@ class Batches(ABC):
         self.position = 0
 
     @abstractmethod
+    def count(self, epoch: int) -> int:
+        """Number of batches of an epoch, counted from 0."""
+
     def __len__(self) -> int:
-        """Number of batches per epoch."""
+        """Number of batches of the current epoch."""
+        return self.count(self.epoch)
+
+    def total(self, epochs: int) -> int:
+        """Number of batches of the first n epochs."""
+        return sum(map(self.count, range(epochs)))
 
     def __iter__(self) -> Iterator[Batch]:
         while self.position < len(self):
@@ -101,8 +109,8 @@ class Batches(ABC):
                 raise ValueError(f"the state must be of batches with {name} = {value!r}, got {state.get(name)!r}")
         epoch = positive_int("epoch", state.get("epoch"), minimum=0)
         position = positive_int("position", state.get("position"), minimum=0)
-        if position > len(self):
-            raise ValueError(f"position must be at most {len(self)}, the batches of an epoch, got {position}")
+        if position > self.count(epoch):
+            raise ValueError(f"position must be at most {self.count(epoch)}, the batches of an epoch, got {position}")
         self.epoch, self.position = epoch, position
 
     @abstractmethod
@@ -112,70 +120,6 @@ class Batches(ABC):
     @abstractmethod
     def _batch(self, position: int) -> Batch | None:
         """Return this process's rows of a batch; None if it has none, because the batch has too few rows."""
-
-
-class TextBatches(Batches):
-    """Windows of a text that is cut into `batch_size` columns, which are read in parallel.
-
-    With the state carried from batch to batch, each column is one long text. The remainder that does not fill the
-    columns, less than one token per column, is omitted: use `batch_size=1` to read every token.
-
-    Args:
-        ids: (tokens,), the token ids of the text.
-        batch_size: number of columns of all processes together.
-        steps: number of new steps per window; the last window of an epoch may be shorter.
-        context: number of steps before each window that are read again, for models that carry no state from window to
-            window; a window then has `context + steps` steps.
-        rank, world_size: this process reads `batch_size / world_size` columns, from column `rank * batch_size /
-            world_size` on.
-
-    >>> batches = TextBatches(np.arange(9), batch_size=2, steps=3)
-    >>> [batch.inputs.tolist() for batch in batches]
-    [[[0, 1, 2], [4, 5, 6]], [[3], [7]]]
-    """
-
-    def __init__(
-        self,
-        ids: NDArray[np.unsignedinteger],
-        batch_size: int,
-        steps: int,
-        *,
-        context: int = 0,
-        rank: int = 0,
-        world_size: int = 1,
-    ) -> None:
-        super().__init__(batch_size, rank, world_size)
-        self.steps = positive_int("steps", steps)
-        self.context = positive_int("context", context, minimum=0)
-        self.ids = ids
-        self.column_length = (len(ids) - 1) // batch_size  # the last token of the text has no target
-        if self.column_length <= context:
-            raise ValueError(
-                f"ids must have more than {batch_size * (context + 1)} tokens for batch_size = {batch_size} and "
-                f"context = {context}, got {len(ids)}"
-            )
-
-    def __len__(self) -> int:
-        return (self.column_length - self.context + self.steps - 1) // self.steps
-
-    def _identity(self) -> dict[str, Any]:
-        return {
-            "tokens": len(self.ids),
-            "batch_size": self.batch_size,
-            "steps": self.steps,
-            "context": self.context,
-        }
-
-    def _batch(self, position: int) -> Batch:
-        import torch  # noqa: PLC0415
-
-        start = position * self.steps
-        stop = min(start + self.context + self.steps, self.column_length)
-        share = self.batch_size // self.world_size
-        offsets = [column * self.column_length for column in range(self.rank * share, (self.rank + 1) * share)]
-        rows = [self.ids[offset + start : offset + stop + 1] for offset in offsets]
-        window = torch.from_numpy(np.stack(rows).astype(np.int64))  # one step more than the inputs, for the targets
-        return Batch(window[:, :-1], window[:, 1:], continues=position > 0 and self.context == 0)
 
 
 class Items(ABC):
@@ -253,7 +197,7 @@ class ItemBatches(Batches):
             raise ValueError(f"items must be at least batch_size = {batch_size} to drop the last, got {len(items)}")
         self._order: tuple[int, NDArray[np.int64]] | None = None
 
-    def __len__(self) -> int:
+    def count(self, epoch: int) -> int:
         full, rest = divmod(len(self.items), self.batch_size)
         return full + (rest > 0 and not self.drop_last)
 

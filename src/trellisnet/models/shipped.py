@@ -1,9 +1,14 @@
-"""The trained models that the package has, by name. Each is the folder of a run without what only training needs."""
+"""The trained models that the package has, by name.
+
+Each is the folder of a run without what only training needs. Its checksums.json covers all of its files, which are
+compared with it whenever the model is asked for by its name.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from trellisnet.checksums import damage, record
 from trellisnet.core.checks import suggestion
 
 FOLDER = Path(__file__).parents[1] / "pretrained"
@@ -23,6 +28,7 @@ def find_run(run: Path | str) -> Path:
 
     Raises:
         FileNotFoundError: a bare name that is neither; the message lists the pretrained models.
+        ValueError: a file of the pretrained model was damaged; the message names it.
     """
     path = Path(run)
     bare = len(path.parts) == 1 and str(run) == path.name and path.name not in (".", "..")
@@ -33,7 +39,15 @@ def find_run(run: Path | str) -> Path:
         hint = suggestion(path.name, names)
         known = ", ".join(names)
         raise FileNotFoundError(f"{run} is not a run, a saved model or a pretrained model ({known}){hint}")
-    return FOLDER / path.name
+    found = FOLDER / path.name
+    if (damaged := damage(found)) is not None:
+        raise ValueError(f"the pretrained model {path.name} is damaged: {damaged} in {found}; install trellisnet again")
+    return found
+
+
+def seal(folder: Path) -> None:
+    """Record the checksums of all files of a pretrained model."""
+    record(folder, (path.relative_to(folder).as_posix() for path in folder.rglob("*")))
 
 
 def find_model(folder: Path | str) -> Path:

@@ -9,6 +9,8 @@ from trellisnet.models.bodies import BODIES, chooses_depth
 from trellisnet.training.config import Config, TrainingConfig
 from trellisnet.training.trackers import check_tracker
 
+FEWEST_STEPS = 10  # of random windows: half of it is the mean length of short ones, and 5 the length of the shortest
+
 
 def check_config(config: Config, processes: int = 1) -> None:
     """Raise a ValueError that names the options if they are invalid or contradict each other."""
@@ -105,6 +107,13 @@ def _check_numbers(training: TrainingConfig) -> None:
         raise ValueError(f"training.warmup must be a share of all steps in [0, 1), got {training.warmup}")
     for name in ("average", "test", "tensorboard", "shard"):
         boolean(f"training.{name}", getattr(training, name))
+    if training.random_windows is not None:
+        boolean("training.random_windows", training.random_windows)
+    if training.random_windows and training.steps is not None and training.steps < FEWEST_STEPS:
+        raise ValueError(
+            f"training.random_windows needs training.steps >= {FEWEST_STEPS}, because the shortest window has 5 steps, "
+            f"got {training.steps}"
+        )
     for name, minimum in (("stop_early", 1), ("steps", 1), ("max_steps", 1), ("sample", 0)):
         if getattr(training, name) is not None:
             positive_int(f"training.{name}", getattr(training, name), minimum)

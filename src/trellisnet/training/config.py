@@ -14,7 +14,8 @@ from trellisnet.models.bodies import BODIES, body_options
 from trellisnet.models.options import LanguageOptions, ModelOptions, Seq2SeqOptions, SequenceOptions
 from trellisnet.training.depths import Depth
 
-TEXT_DEFAULTS: dict[str, Any] = {"steps": 64, "evaluation": "streaming", "sample": 400}  # options that only text has
+# options that only text has
+TEXT_DEFAULTS: dict[str, Any] = {"steps": 64, "random_windows": False, "evaluation": "streaming", "sample": 400}
 FOLLOWS = ("staggered",)  # options of a body that are derived from others
 
 
@@ -176,6 +177,9 @@ class TrainingConfig:
             machine with other work, cpu is fair.
         batch_size: number of sequences, or of columns of a text, over all processes.
         steps: text only: steps per window that count in the loss; default 64.
+        random_windows: text only: windows of random length, as AWD-LSTM has them: normal with the mean `steps`, or half
+            of it for one window in 20, and a standard deviation of 5, but at least 5. The learning rate of a step is
+            multiplied by the length of its window / `steps`. `seed` determines the lengths; default false.
         accumulate: split each batch into n parts and accumulate their gradients, to save memory.
         optimiser: sgd, adam or adamw.
         learning_rate: highest learning rate.
@@ -220,6 +224,7 @@ class TrainingConfig:
     clock: ClockName = "wall"
     batch_size: int = 32
     steps: int | None = None
+    random_windows: bool | None = None
     accumulate: int = 1
     optimiser: Literal["sgd", "adam", "adamw"] = "adam"
     learning_rate: float = 1e-3

@@ -218,7 +218,7 @@ def _command(run: Run) -> str:
 def _fit(run: Run, task: Task, team: Workers, resuming: bool, again: str, watch: Watch | None = None) -> Metrics:
     """Train to the end; return the metrics of the best model by split. `again` is the command that resumes the run."""
     training = run.config.training
-    total, minutes = training.epochs * len(task.train_batches(team)), training.minutes
+    total, minutes = task.train_batches(team).total(training.epochs), training.minutes
     total = total if training.max_steps is None else min(total, training.max_steps)
     length = f"{total} steps" if minutes is None else f"{minutes:g} minutes"
     with Progress(total, task.unit, run.log, quiet=not team.first) as progress:

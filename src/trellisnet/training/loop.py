@@ -55,7 +55,7 @@ class Trainer:
         self.facts = task.facts()
         self.clock = Clock(self.config, workers)
         self.last_step = self.config.max_steps or math.inf
-        total = min(self.config.epochs * len(self.batches), self.last_step)
+        total = min(self.batches.total(self.config.epochs), self.last_step)
         self.rate = LearningRate(self.config, int(total), self.clock)
         self.average = Average(self.parameters)
         self.step = 0
@@ -120,7 +120,7 @@ class Trainer:
 
     def _step(self, batch: Batch) -> float | None:
         """Train on one batch; return its loss, or None if the step is skipped because of a non-finite number."""
-        rate = self.rate.at(self.step, self.batches.epoch)
+        rate = self.rate.at(self.step, self.batches.epoch) * self.task.rate_factor(batch)
         for group in self.optimiser.param_groups:
             group["lr"] = rate
         self.optimiser.zero_grad(set_to_none=True)
@@ -180,8 +180,7 @@ class Trainer:
 
     def evaluate(self, split: str, depth: int | None = None) -> dict[str, float]:
         """Metrics of a split, over all processes."""
-        (sums,) = self.task.evaluate(split, self.workers, depths=[depth])
-        return self.task.metrics(self.workers.sum(sums))
+        return self.task.measured(split, self.workers, depths=[depth])[0]
 
     def _finish(self) -> dict[str, dict[str, float]]:
         """Save the last model; evaluate the best one on the splits that the configuration asks for, at all depths."""

@@ -68,6 +68,9 @@ PINBALL = Metric("pinball", logarithmic=True)  # the mean over the levels
 COVERAGE = Metric("coverage", higher_is_better=True, percent=True, decimals=1)
 LOSS = Metric("loss")
 
+# Of models that iterate until they converge: the mean and the maximum per call, with the path "steps" per step of it.
+ITERATIONS, MOST_ITERATIONS = "iterations", "most_iterations"
+
 # For runs of older versions, which have no metrics in task.json. The first one that a run has selects its best epoch.
 STANDARD = {metric.name: metric for metric in (ACCURACY, MSE, PERPLEXITY, BITS, LOSS, MAE, NLL)}
 

@@ -175,6 +175,20 @@ def test_quality_over_depth(tmp_path):
     assert found[start + 1 : start + 4] == [["1", "90.00"], ["2", "75.00"], ["4", "67.50"]]
 
 
+def test_iterations_of_a_model_that_converges(tmp_path):
+    run = make_run(tmp_path / "run", epochs=6)
+    assert "Iterations per call" not in report(run)
+    for epoch, (mean, most) in enumerate([(12.5, 30.0), (9.25, 17.0)], start=5):
+        valid = {"perplexity": 60.0, "iterations": mean, "most_iterations": most}
+        run.add_metrics({"epoch": epoch, "step": 50 * epoch, "valid": valid})
+    finish(run, metrics={"valid": METRICS["valid"] | {"iterations": 9.25, "most_iterations": 17.0}})
+    content = report(run)
+    assert "Iterations per call" in content
+    found = rows(content)
+    assert next(row for row in found if row[0] == "iterations")[1] == "9.25"
+    assert next(row for row in found if row[0] == "most_iterations")[1] == "17"
+
+
 def test_samples_are_shown_as_they_are(tmp_path):
     run = make_run(tmp_path / "run", About("<i>title</i>", "perplexity"))
     text = "\n<script>alert('x')</script></pre>\x00\x1b[31m\r\ud800 \u202e end\n"

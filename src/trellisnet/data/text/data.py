@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from trellisnet.data.batches import TextBatches
 from trellisnet.data.checks import pick
+from trellisnet.data.text.batches import TextBatches
 from trellisnet.vocabulary import Vocabulary
 
 
@@ -37,9 +37,16 @@ class TextData:
         return {"name": self.name, "note": self.note, "kind": self.vocabulary.kind}
 
     def batches(
-        self, split: str, batch_size: int, steps: int, *, context: int = 0, rank: int = 0, world_size: int = 1
+        self,
+        split: str,
+        batch_size: int,
+        steps: int,
+        *,
+        context: int = 0,
+        seed: int | None = None,
+        rank: int = 0,
+        world_size: int = 1,
     ) -> TextBatches:
         """Return the batches of a split: windows of the text in columns, see `TextBatches`."""
-        return TextBatches(
-            pick("split", split, self.splits), batch_size, steps, context=context, rank=rank, world_size=world_size
-        )
+        ids = pick("split", split, self.splits)
+        return TextBatches(ids, batch_size, steps, context=context, seed=seed, rank=rank, world_size=world_size)

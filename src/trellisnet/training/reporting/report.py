@@ -10,7 +10,7 @@ from typing import Any
 
 from trellisnet.files import replacing
 from trellisnet.training.config import About
-from trellisnet.training.metrics import Metric
+from trellisnet.training.metrics import ITERATIONS, MOST_ITERATIONS, Metric
 from trellisnet.training.reporting.drawing import MISSING, has_matplotlib
 from trellisnet.training.reporting.figures import Series, heat_map, line_chart, scatter_chart
 from trellisnet.training.reporting.intervals import interval_chart
@@ -119,7 +119,18 @@ def _curves(summary: Summary) -> str:
         figure(_validation(summary), caption) if summary.metric else "",
         figure(_parts(summary), "The training loss is their sum.") if len(summary.parts) > 1 else "",
         figure(rates) if summary.rates else "",
+        _iterations(summary),
     )
+
+
+def _iterations(summary: Summary) -> str:
+    """The iterations of the validations of a model that iterates until it converges."""
+    shown = {"mean": Metric(ITERATIONS), "most": Metric(MOST_ITERATIONS)}
+    series = [Series(name, points) for name, metric in shown.items() if (points := summary.curve(metric))]
+    if not series:
+        return ""
+    caption = "Layers of a call of the validation, until no hidden state changed by more than model.tolerance."
+    return figure(line_chart("Iterations per call", series, "step", "iterations"), caption)
 
 
 def _parts(summary: Summary) -> str:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from trellisnet.core.checks import layer_count
+from trellisnet.core.forms import counting_iterations
 from trellisnet.data.batches import Batch, Batches
 from trellisnet.data.files.columns import Columns
 from trellisnet.data.fingerprints import changes, described_change, fact_fingerprints
@@ -22,7 +23,7 @@ from trellisnet.models.pretrained import Pretrained
 from trellisnet.models.sizing import physical_memory, width_for
 from trellisnet.training.config import Config, GivenModel, ModelConfig
 from trellisnet.training.distribution import Workers
-from trellisnet.training.metrics import Metric
+from trellisnet.training.metrics import ITERATIONS, MOST_ITERATIONS, Metric
 
 Carried = State  # the state that is carried to the next batch
 Sums = dict[str, float]  # additive over batches and processes; metrics are computed from them
@@ -133,6 +134,10 @@ class Task(ABC):
     def size(self, batch: Batch) -> int:
         """The number of units in a batch."""
 
+    def rate_factor(self, batch: Batch) -> float:
+        """What the learning rate of the training step of a batch is multiplied by."""
+        return 1.0
+
     @cached_property
     def fingerprint(self) -> dict[str, str]:
         """Hashes of the data by part: splits, scales, labels and other facts. They cover every byte."""
@@ -191,8 +196,22 @@ class Task(ABC):
 
     def evaluate_alone(self, split: str, evaluation: str | None = None) -> dict[str, float]:
         """Metrics of a split, computed in this process only."""
-        (sums,) = self.evaluate(split, Workers(device=self.device), evaluation)
-        return self.metrics(sums)
+        return self.measured(split, Workers(device=self.device), evaluation)[0]
+
+    def measured(
+        self, split: str, workers: Workers, evaluation: str | None = None, depths: Sequence[int | None] = (None,)
+    ) -> list[dict[str, float]]:
+        """The metrics of a split over all processes, at each depth; None is the model's own.
+
+        Of a model that iterates until it converges, also the mean and the maximum of the iterations per call.
+        """
+        with counting_iterations() as counts:
+            found = [self.metrics(workers.sum(sums)) for sums in self.evaluate(split, workers, evaluation, depths)]
+        if any(getattr(module, "tolerance", None) is not None for module in self.model.modules()):
+            counts = [count for each in workers.broadcast(workers.gather(counts)) for count in each]
+            for metrics in found if counts else ():
+                metrics |= {ITERATIONS: sum(counts) / len(counts), MOST_ITERATIONS: float(max(counts))}
+        return found
 
     def evaluate_depths(
         self, split: str, depths: Sequence[int], evaluation: str | None = None, workers: Workers | None = None
@@ -211,8 +230,7 @@ class Task(ABC):
         self._check_depths("depths", depths)
         chosen = list(dict.fromkeys(layer_count("depths", depth) for depth in depths))
         team = Workers(device=self.device) if workers is None else workers
-        found = self.evaluate(split, team, evaluation, chosen)
-        return {depth: self.metrics(team.sum(sums)) for depth, sums in zip(chosen, found, strict=True)}
+        return dict(zip(chosen, self.measured(split, team, evaluation, chosen), strict=True))
 
     def evaluate_adapting(
         self, split: str, limit: int | None = None, **adaptation: Any

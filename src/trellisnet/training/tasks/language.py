@@ -66,12 +66,17 @@ class LanguageTask(Task):
             )
 
     def train_batches(self, workers: Workers) -> Batches:
-        return self._windows("train", self.training.batch_size, workers)
+        return self._windows("train", workers, self.training.seed if self.training.random_windows else None)
 
-    def _windows(self, split: str, batch_size: int, workers: Workers) -> Batches:
+    def _windows(self, split: str, workers: Workers, seed: int | None = None) -> Batches:
+        where = {"rank": workers.rank, "world_size": workers.count}
         return self.data.batches(
-            split, batch_size, self.window, context=self._context(), rank=workers.rank, world_size=workers.count
+            split, self.training.batch_size, self.window, context=self._context(), seed=seed, **where
         )
+
+    def rate_factor(self, batch: Batch) -> float:
+        steps = batch.targets.shape[1] - self._context()
+        return steps / self.window if self.training.random_windows else 1.0
 
     def loss(
         self, model: nn.Module, batch: Batch, carried: Carried, depth: int | None
@@ -91,9 +96,8 @@ class LanguageTask(Task):
 
     def _evaluate_windows(self, split: str, workers: Workers, depth: int | None) -> Sums:
         sums, carried = {"nll": 0.0, "count": 0.0}, None
-        batch_size = self.training.batch_size
         with self.model.reading():
-            for batch in self._windows(split, batch_size, workers):
+            for batch in self._windows(split, workers):
                 moved = batch.to(workers.device)
                 state = carried if batch.continues else None
                 out = self.model(moved.inputs, moved.targets, state, depth=depth, history=self.model.options.history)
