@@ -67,6 +67,8 @@ BAD_OPTIONS = [
     ({"hiden_dropout": 0.1}, TypeError, "hiden_dropout is not an option of TrellisNet, did you mean 'hidden_dropout'"),
     ({"hidden_dropout": torch.tensor([0.1])}, TypeError, "hidden_dropout"),
     ({"hidden_dropout": torch.tensor(True)}, TypeError, "hidden_dropout"),
+    ({"hidden_dropout": 10**5000}, ValueError, r"hidden_dropout must be in \[0, 1\), got inf"),
+    ({"tolerance": -(10**5000)}, ValueError, "tolerance must be a number >.* got -inf"),
     ({"init": "zeros"}, ValueError, "init"),
 ]
 
@@ -74,7 +76,7 @@ BAD_OPTIONS = [
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     BAD_OPTIONS,
-    ids=lambda v: str(v).split(" object at")[0] if isinstance(v, dict) else "",
+    ids=lambda v: ", ".join(v) if isinstance(v, dict) else "",
 )
 def test_bad_options_are_named(options, error, message):
     with pytest.raises(error, match=message):

@@ -255,6 +255,15 @@ def test_the_repetition_penalty_lowers_the_most_probable_token():
     assert_close(lowered[0], torch.tensor([7.5 / 8 + 2.5, 0.0, 0.0, 0.0]) + log_prob[0, 1])
 
 
+def test_the_repetition_penalty_can_be_any_number():
+    lm = TrellisLM(VOCAB, 6, 10, num_layers=3)
+    for options in ({}, {"beams": 2}):
+        large = lm.generate([[1, 2]], 5, repetition_penalty=10**100, **options)
+        assert large == lm.generate([[1, 2]], 5, repetition_penalty=1e100, **options)
+        with pytest.raises(ValueError, match="repetition_penalty must be a number >= 0, got inf"):
+            lm.generate([[1, 2]], 5, repetition_penalty=10**5000, **options)
+
+
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.int32])
 def test_ids_can_have_any_integer_type(dtype):
     lm = TrellisLM(300, 6, 10, num_layers=3)

@@ -66,7 +66,7 @@ def probability(name: str, value: object) -> float:
     if number is None:
         raise TypeError(f"{name} must be a number in [0, 1), got {value!r}")
     if not 0 <= number < 1:
-        raise ValueError(f"{name} must be in [0, 1), got {value}")
+        raise ValueError(f"{name} must be in [0, 1), got {value if math.isfinite(number) else number}")
     return number
 
 
@@ -127,7 +127,7 @@ def non_negative(name: str, value: object) -> float:
     if number is None:
         raise TypeError(f"{name} must be a number >= 0, got {value!r}")
     if not 0 <= number < math.inf:
-        raise ValueError(f"{name} must be a number >= 0, got {value}")
+        raise ValueError(f"{name} must be a number >= 0, got {value if math.isfinite(number) else number}")
     return number
 
 
@@ -135,4 +135,9 @@ def _number(value: Any) -> float | None:
     """A number of Python, NumPy or torch, also as an array or tensor without dimensions; None if it is none."""
     if getattr(value, "shape", None) == () and hasattr(value, "item"):
         value = value.item()
-    return float(value) if isinstance(value, Real) and not isinstance(value, bool) else None
+    if not isinstance(value, Real) or isinstance(value, bool):
+        return None
+    try:
+        return float(value)
+    except OverflowError:  # of an integer above the largest float, which may also have too many digits to be printed
+        return math.inf if value > 0 else -math.inf

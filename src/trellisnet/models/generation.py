@@ -82,7 +82,7 @@ class Seen:
     """
 
     def __init__(self, texts: Sequence[Sequence[int]], vocab_size: int, penalty: float) -> None:
-        self.penalty = penalty
+        self.penalty = float(penalty)  # torch cannot convert integers of any size
         self.mask: Tensor | None = None  # (B, V)
         if penalty != 1:
             self.mask = torch.zeros(len(texts), vocab_size, dtype=torch.bool, device="cpu")
