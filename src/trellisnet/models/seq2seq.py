@@ -26,6 +26,7 @@ from typing_extensions import Self
 
 from trellisnet.core.batch import check_lengths
 from trellisnet.core.checks import boolean, positive_int
+from trellisnet.core.matmul import Linear
 from trellisnet.models.bidirectional import run_both
 from trellisnet.models.bodies import body_options, make_body, options_of
 from trellisnet.models.body import State, for_inference, needs_state, register_output, run_body
@@ -124,7 +125,7 @@ class Seq2Seq(TranslationMethods, BuildsItsBody):
         states = sum(encoder.output_size for encoder in encoders)
         self.attention = ReadingHead(width, states, self.options.attention_heads, **place)
         self.upper = make_body(body, 2 * width, **net, **place)
-        self.projection = nn.Linear(width, size, **place)
+        self.projection = Linear(width, size, **place)
         sizes = [positive_int("source_vocab_size", source_vocab_size, minimum=2)]
         sizes += [positive_int("target_vocab_size", target_vocab_size, minimum=2)]
         if self.shared and sizes[0] != sizes[1]:

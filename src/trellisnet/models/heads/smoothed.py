@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from trellisnet.models.heads.base import affine, at_least_single
+from trellisnet.core.matmul import addmm_, mm
+from trellisnet.models.heads.base import at_least_single
 
 CHUNK = 2**20  # maximum number of logits at a time: 4 MB in single precision stay in the cache of a core
 
@@ -32,7 +33,7 @@ class _SmoothedLoss(torch.autograd.Function):
         total = at_least_single(hidden.new_zeros(()))
         for start in range(0, len(hidden), rows):
             part, chosen = hidden[start : start + rows], targets[start : start + rows, None]
-            log_prob = at_least_single(affine(part, weight, bias)).log_softmax(1)
+            log_prob = at_least_single(mm(part, weight.t()).add_(bias)).log_softmax(1)
             total -= (1 - smoothing) * log_prob.gather(1, chosen).sum()
             if smoothing:
                 total -= smoothing / size * log_prob.sum()
@@ -40,12 +41,12 @@ class _SmoothedLoss(torch.autograd.Function):
             grad = log_prob.exp_().sub_(smoothing / size)
             grad.scatter_add_(1, chosen, grad.new_full(chosen.shape, smoothing - 1))
             grad = grad.to(hidden.dtype)
-            torch.mm(grad, weight, out=grad_hidden[start : start + rows])
-            grad_weight.addmm_(grad.t(), part)
+            mm(grad, weight, grad_hidden[start : start + rows])
+            addmm_(grad_weight, grad.t(), part)
             grad_bias += grad.sum(0)
         ctx.save_for_backward(grad_hidden, grad_weight, grad_bias)
         ctx.count = max(1, len(hidden))
-        return total / ctx.count
+        return total.div_(ctx.count)
 
     @staticmethod
     @once_differentiable
