@@ -159,6 +159,13 @@ def test_beams_find_what_all_sequences_hold():
     assert found == max(scores, key=scores.__getitem__)
 
 
+@pytest.mark.parametrize(("options", "bound"), [({"hidden_size": 8}, 3.0), ({"hidden_size": 8, "init": "torch"}, 0.5)])
+def test_embeddings_have_the_scale_that_the_body_expects(options, bound):
+    model = Seq2Seq(90, 70, 4, body="lstm", **options)
+    for table in (model.embedding, model.source_embedding):
+        assert 0.9 * bound < table.weight.abs().max() <= bound
+
+
 def test_attention_weights_are_shares_of_the_source(pair):
     source, targets = pair
     weights = translator().alignment(source[:1], targets[:1])

@@ -132,8 +132,9 @@ class Seq2Seq(TranslationMethods, BuildsItsBody):
             raise ValueError(f"shared needs source_vocab_size = target_vocab_size, got {sizes[0]} and {sizes[1]}")
         self.embedding = nn.Embedding(sizes[1], size, **place)
         self.source_embedding = self.embedding if self.shared else nn.Embedding(sizes[0], size, **place)
-        for table in (self.embedding, self.source_embedding):
-            nn.init.uniform_(table.weight, -1 / math.sqrt(size), 1 / math.sqrt(size))
+        for table, reader in ((self.source_embedding, encoders[0]), (self.embedding, lower)):
+            bound = (getattr(reader, "input_scale", None) or 1.0) / math.sqrt(size)
+            nn.init.uniform_(table.weight, -bound, bound)
         self.head = SoftmaxHead(self.embedding.weight)  # type: ignore[arg-type]  # a Parameter
         for name, vocabulary, expected in (
             ("source_vocabulary", source_vocabulary, sizes[0]),
