@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from reference import assert_close
-from trellisnet.models.heads import IGNORED, chunked, make_head
+from trellisnet.models.heads import IGNORED, chunked, make_head, smoothed
 from trellisnet.models.heads.adaptive import check_cutoffs, default_cutoffs
 
 VOCAB, FEATURES, VECTOR = 23, 6, 6
@@ -127,6 +127,42 @@ def test_chunked_gradients_pass_gradcheck(monkeypatch):
     torch.manual_seed(0)
     tensors = [torch.randn(*shape, dtype=torch.float64, requires_grad=True) for shape in ((5, 3), (4, 3), (4,))]
     assert torch.autograd.gradcheck(lambda *t: chunked.linear_nll(*t, torch.tensor([0, 3, 1, 1, 2])), tensors)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 1.0])
+@pytest.mark.parametrize("rows", [1, 7])
+def test_the_smoothed_loss_is_that_of_torch_with_all_gradients(monkeypatch, rows, smoothing):
+    monkeypatch.setattr(smoothed, "CHUNK", 2 * VOCAB)
+    torch.manual_seed(0)
+    tensors = [torch.randn(*shape, requires_grad=True) for shape in ((rows, FEATURES), (VOCAB, FEATURES), (VOCAB,))]
+    targets = torch.randint(VOCAB, (rows,))
+    expected = F.cross_entropy(F.linear(*tensors), targets, label_smoothing=smoothing)
+    loss = smoothed.smoothed_loss(*tensors, targets, smoothing)
+    assert_close(loss, expected)
+    for found, wanted in zip(
+        torch.autograd.grad(3 * loss, tensors), torch.autograd.grad(3 * expected, tensors), strict=True
+    ):
+        assert_close(found, wanted)
+
+
+def test_the_smoothed_loss_without_targets_is_zero(head, batch):
+    if type(head).__name__ == "SoftmaxHead":
+        loss = head.smoothed_loss(batch[0][:0, 0], batch[1][:0, 0], 0.1)
+        loss.backward()
+        assert loss.item() == 0
+        assert not head.weight.grad.any()
+
+
+def test_the_smoothed_loss_in_half_precision_is_computed_in_single():
+    head = make_head("softmax", FEATURES, nn.Parameter(torch.randn(VOCAB, FEATURES, dtype=torch.float32)))
+    hidden, targets = torch.randn(7, FEATURES, dtype=torch.float32), torch.randint(VOCAB, (7,))
+    single = head.float().smoothed_loss(hidden, targets, 0.1)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        loss = head.smoothed_loss(hidden, targets, 0.1)
+        half = head.smoothed_loss(hidden.bfloat16(), targets, 0.1)
+    assert loss.dtype == half.dtype == torch.float32
+    assert loss.item() == pytest.approx(single.item(), rel=1e-5)  # single precision
+    assert half.item() == pytest.approx(single.item(), rel=0.05)  # features of eight bits
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -81,6 +81,28 @@ def test_the_loss_is_that_of_the_equations_with_all_gradients(body, training, pa
         torch.testing.assert_close(one, other, atol=1e-10, rtol=0, msg=lambda text, name=name: f"{name}: {text}")
 
 
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("shape", [(3, 5, 4), (2, 7, 3), (1, 1, 1)])
+def test_the_loss_alone_is_that_beside_the_prediction_with_all_gradients(training, shape):
+    rows, steps, targets = shape[0], torch.randint(9, shape[:2]), torch.randint(7, shape[::2])
+    targets[-1, 2:] = -100
+    model, lengths = translator().train(training), [shape[1]] * (rows - 1) + [1]
+    both = model(steps, targets, lengths)
+    alone = model(steps, targets, lengths, predict=False)
+    assert alone.prediction is None
+    assert_close(alone.loss, both.loss)
+    assert_close(alone.parts["main"], both.loss.detach())
+    for found, wanted in zip(
+        *(torch.autograd.grad(out.loss, tuple(model.parameters())) for out in (alone, both)), strict=True
+    ):
+        assert_close(found, wanted)
+
+
+def test_no_targets_no_loss(pair):
+    source, targets = pair
+    assert translator()(source, torch.full_like(targets, -100), predict=False).loss.item() == 0
+
+
 @pytest.mark.parametrize("body", BODIES)
 def test_token_by_token_equals_the_whole(body, pair):
     source, targets = pair
@@ -135,6 +157,13 @@ def test_beams_find_what_all_sequences_hold():
         log_prob = model(torch.tensor([[3, 1, 4]]), torch.tensor([tokens])).prediction[0].detach()
         scores[tokens] = sum(float(row[token]) for row, token in zip(log_prob, tokens, strict=True))
     assert found == max(scores, key=scores.__getitem__)
+
+
+@pytest.mark.parametrize(("options", "bound"), [({"hidden_size": 8}, 3.0), ({"hidden_size": 8, "init": "torch"}, 0.5)])
+def test_embeddings_have_the_scale_that_the_body_expects(options, bound):
+    model = Seq2Seq(90, 70, 4, body="lstm", **options)
+    for table in (model.embedding, model.source_embedding):
+        assert 0.9 * bound < table.weight.abs().max() <= bound
 
 
 def test_attention_weights_are_shares_of_the_source(pair):

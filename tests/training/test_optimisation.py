@@ -76,3 +76,17 @@ def test_optimisers(name, kind):
     assert group["lr"] == 0.5
     assert group["weight_decay"] == 0.1
     assert group.get("momentum", 0.9) == 0.9
+
+
+@pytest.mark.parametrize(("name", "kind"), [("adam", torch.optim.Adam), ("adamw", torch.optim.AdamW)])
+def test_fused_optimisers_take_the_steps_of_the_plain_ones(name, kind):
+    start = torch.randn(7, 3)
+    fast, slow = torch.nn.Parameter(start.clone()), torch.nn.Parameter(start.clone())
+    fused = make_optimiser(TrainingConfig(optimiser=name, learning_rate=0.1, weight_decay=0.1), [fast])
+    plain = kind([slow], 0.1, weight_decay=0.1, foreach=False, fused=False)
+    for _ in range(5):
+        fast.grad = torch.randn(7, 3)
+        slow.grad = fast.grad.clone()
+        fused.step()
+        plain.step()
+    assert_close(fast.detach(), slow.detach())

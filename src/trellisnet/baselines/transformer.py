@@ -25,6 +25,7 @@ from torch.nn import functional as F
 
 from trellisnet.baselines.base import Baseline, BaselineOptions, last_steps, without_padding
 from trellisnet.core.checks import positive_int, probability
+from trellisnet.core.matmul import Linear
 
 SLOWEST = 10000.0  # steps per radian of the slowest rotation, as in the papers
 SMALLEST_PIECE = 64  # steps whose attention is computed together
@@ -76,8 +77,8 @@ class Attention(nn.Module):
     def __init__(self, options: TransformerOptions, where: dict[str, Any]) -> None:
         super().__init__()
         self.heads = options.heads
-        self.read = nn.Linear(options.hidden_size, 3 * options.hidden_size, **where)
-        self.write = nn.Linear(options.hidden_size, options.hidden_size, **where)
+        self.read = Linear(options.hidden_size, 3 * options.hidden_size, **where)
+        self.write = Linear(options.hidden_size, options.hidden_size, **where)
 
     def forward(self, x: Tensor, cache: Tensor, view: View) -> tuple[Tensor, Tensor]:
         """Return the outputs for x (T, B, H), and the keys and values of all steps (window - 1 + T, B, 2H).
@@ -147,7 +148,7 @@ class TransformerBlock(nn.Module):
         self.norm = nn.LayerNorm(width, **where)
         self.attention = Attention(options, where)
         self.feed_forward = nn.Sequential(
-            nn.LayerNorm(width, **where), nn.Linear(width, inner, **where), nn.GELU(), nn.Linear(inner, width, **where)
+            nn.LayerNorm(width, **where), Linear(width, inner, **where), nn.GELU(), Linear(inner, width, **where)
         )
         self.dropout = options.dropout
 
@@ -175,7 +176,7 @@ class TransformerBody(Baseline, TransformerOptions):
 
     def build(self, where: dict[str, Any]) -> None:
         same = self.input_size == self.hidden_size
-        self.up = None if same else nn.Linear(self.input_size, self.hidden_size, **where)
+        self.up = None if same else Linear(self.input_size, self.hidden_size, **where)
         self.blocks = nn.ModuleList(TransformerBlock(self, where) for _ in range(self.num_layers))
         self.norm = nn.LayerNorm(self.hidden_size, **where)
         self.receptive_field: int = 1 + self.num_layers * (self.window - 1)

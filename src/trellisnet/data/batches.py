@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # the options of a dataset are read without torch, so that `-
     from torch import Tensor
 
 
-SORTED = 50  # batches that are sorted by length together: enough to save padding, few enough to stay random
+SORTED = 500  # batches that are sorted together: pairs of equal lengths are rare among fewer
 
 
 @dataclass(frozen=True)
@@ -127,11 +127,14 @@ class Items(ABC):
 
     Attributes:
         lengths: length of each sequence, or None if all are equal.
-        by_length: shuffled batches are of sequences of similar length, which saves padding.
     """
 
     lengths: NDArray[np.int64] | None = None
-    by_length: bool = False
+
+    @property
+    def sizes(self) -> tuple[NDArray[np.int64], ...]:
+        """Sizes (N,), the most important first: shuffled batches are of similar sequences. Default: of any."""
+        return ()
 
     @abstractmethod
     def __len__(self) -> int:
@@ -225,20 +228,17 @@ class ItemBatches(Batches):
             if self.shuffle:
                 generator = np.random.default_rng([self.seed, self.epoch])
                 order = generator.permutation(order)
-                if self.items.by_length and self.items.lengths is not None:
-                    order = _by_length(order, self.items.lengths, self.batch_size, generator)
+                if self.items.sizes:
+                    order = _by_size(order, self.items.sizes, self.batch_size, generator)
             self._order = self.epoch, order
         return self._order[1]
 
 
-def _by_length(
-    order: NDArray[np.int64], lengths: NDArray[np.int64], batch_size: int, generator: np.random.Generator
+def _by_size(
+    order: NDArray[np.int64], sizes: Sequence[NDArray[np.int64]], batch_size: int, generator: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Sort each `SORTED` batches of a shuffled order by length, then shuffle the whole batches."""
-    span = SORTED * batch_size
-    parts = np.split(order, range(span, len(order), span))
-    ordered = [part[np.argsort(lengths[part], kind="stable")] for part in parts]
-    whole = np.concatenate(ordered)
-    count = len(order) // batch_size
-    batches, rest = whole[: count * batch_size].reshape(count, batch_size), whole[count * batch_size :]
-    return np.concatenate([generator.permutation(batches).reshape(-1), rest])
+    """Sort each `SORTED` batches of a shuffled order by sizes, then shuffle the whole batches; the rest comes last."""
+    full, rest = np.split(order, [len(order) - len(order) % batch_size])
+    parts = np.split(full, range(SORTED * batch_size, len(full), SORTED * batch_size))
+    batches = np.concatenate([part[np.lexsort([size[part] for size in reversed(sizes)])] for part in parts])
+    return np.concatenate([generator.permutation(batches.reshape(-1, batch_size)).reshape(-1), rest])

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from trellisnet.core.checks import positive_int
+from trellisnet.core.matmul import Linear
 
 Source = tuple[Tensor, Tensor, Tensor]  # keys and values (S, B, D), and a mask (S, B) that is False at padding
 
@@ -32,9 +33,9 @@ class ReadingHead(nn.Module):
         if width % heads:
             raise ValueError(f"attention_heads must divide the body's output_size = {width}, got {heads}")
         place: dict[str, Any] = {"device": device, "dtype": dtype}
-        self.query = nn.Linear(width, width, bias=False, **place)
-        self.key_value = nn.Linear(states, 2 * width, bias=False, **place)
-        self.out = nn.Linear(width, width, bias=False, **place)
+        self.query = Linear(width, width, bias=False, **place)
+        self.key_value = Linear(states, 2 * width, bias=False, **place)
+        self.out = Linear(width, width, bias=False, **place)
 
     def read(self, states: Tensor, inside: Tensor) -> Source:
         """Map encoder states to keys and values, once per sentence."""

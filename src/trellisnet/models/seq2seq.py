@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +26,10 @@ from typing_extensions import Self
 
 from trellisnet.core.batch import check_lengths
 from trellisnet.core.checks import boolean, positive_int
+from trellisnet.core.matmul import Linear
 from trellisnet.models.bidirectional import run_both
 from trellisnet.models.bodies import body_options, make_body, options_of
-from trellisnet.models.body import State, for_inference, needs_state, run_body
+from trellisnet.models.body import State, for_inference, needs_state, register_output, run_body
 from trellisnet.models.dropout import channel_mask, embed, masked
 from trellisnet.models.generation import NextToken
 from trellisnet.models.heads.base import IGNORED
@@ -35,11 +37,28 @@ from trellisnet.models.heads.softmax import SoftmaxHead
 from trellisnet.models.options import Seq2SeqOptions, split_options
 from trellisnet.models.pretrained import BuildsItsBody
 from trellisnet.models.reading_head import ReadingHead, Source
-from trellisnet.models.sequence_model import SequenceOutput
 from trellisnet.models.translation import TranslationMethods
 from trellisnet.vocabulary import FILE_NAME, Vocabulary
 
 SOURCE_FILE = "source-vocabulary.json"
+
+
+@dataclass
+class Seq2SeqOutput:
+    """The result of a call of a translator.
+
+    Attributes:
+        loss: the mean cross-entropy of the targets, with label smoothing in training mode.
+        parts: the terms of the loss by name, detached.
+        prediction: log-probabilities (B, T, V) of each target, given those before it; None if not asked for.
+    """
+
+    loss: Tensor
+    parts: dict[str, Tensor] = field(default_factory=dict)
+    prediction: Tensor | None = None
+
+
+register_output(Seq2SeqOutput)
 
 
 class Seq2Seq(TranslationMethods, BuildsItsBody):
@@ -106,15 +125,16 @@ class Seq2Seq(TranslationMethods, BuildsItsBody):
         states = sum(encoder.output_size for encoder in encoders)
         self.attention = ReadingHead(width, states, self.options.attention_heads, **place)
         self.upper = make_body(body, 2 * width, **net, **place)
-        self.projection = nn.Linear(width, size, **place)
+        self.projection = Linear(width, size, **place)
         sizes = [positive_int("source_vocab_size", source_vocab_size, minimum=2)]
         sizes += [positive_int("target_vocab_size", target_vocab_size, minimum=2)]
         if self.shared and sizes[0] != sizes[1]:
             raise ValueError(f"shared needs source_vocab_size = target_vocab_size, got {sizes[0]} and {sizes[1]}")
         self.embedding = nn.Embedding(sizes[1], size, **place)
         self.source_embedding = self.embedding if self.shared else nn.Embedding(sizes[0], size, **place)
-        for table in (self.embedding, self.source_embedding):
-            nn.init.uniform_(table.weight, -1 / math.sqrt(size), 1 / math.sqrt(size))
+        for table, reader in ((self.source_embedding, encoders[0]), (self.embedding, lower)):
+            bound = (getattr(reader, "input_scale", None) or 1.0) / math.sqrt(size)
+            nn.init.uniform_(table.weight, -bound, bound)
         self.head = SoftmaxHead(self.embedding.weight)  # type: ignore[arg-type]  # a Parameter
         for name, vocabulary, expected in (
             ("source_vocabulary", source_vocabulary, sizes[0]),
@@ -131,7 +151,8 @@ class Seq2Seq(TranslationMethods, BuildsItsBody):
         lengths: Sequence[int] | Tensor | None = None,
         *,
         depth: int | None = None,
-    ) -> SequenceOutput:
+        predict: bool = True,
+    ) -> Seq2SeqOutput:
         """Read source sentences and the sentences that translate them; compute the loss.
 
         Args:
@@ -139,10 +160,7 @@ class Seq2Seq(TranslationMethods, BuildsItsBody):
             targets: (B, T), token ids of the translations, each with the line break at its end; -100 after it.
             lengths: the length of each source sentence; default S.
             depth: number of layers of all four nets; default their own. Not every body accepts it.
-
-        Returns:
-            `prediction` has the log-probabilities (B, T, V) of each target, given those before it. `loss` is the
-            cross-entropy with label smoothing; without smoothing in evaluation mode.
+            predict: also return the log-probabilities; without them the loss takes less time and memory.
         """
         sizes = len(self.source_embedding.weight), len(self.embedding.weight)
         for name, ids, size in zip(("source", "targets"), (source, targets), sizes, strict=True):
@@ -160,13 +178,17 @@ class Seq2Seq(TranslationMethods, BuildsItsBody):
         known = targets.masked_fill(~counted, 0)
         before = torch.cat([known.new_full((len(known), 1), self.start), known[:, :-1]], dim=1)
         features, _ = self.decode(before, memory, depth=depth)
+        smoothing = self.options.label_smoothing if self.training else 0.0
+        if not predict:
+            inside = counted.t()  # padding is not worth its softmax
+            loss = self.head.smoothed_loss(features[inside], targets.t()[inside], smoothing)
+            return Seq2SeqOutput(loss, {"main": loss.detach()})
         log_prob = self.head.log_prob(features).transpose(0, 1)  # (B, T, V)
         nll = -log_prob.gather(2, known.unsqueeze(2)).squeeze(2)
-        smoothing = self.options.label_smoothing if self.training else 0.0
         if smoothing:
             nll = (1 - smoothing) * nll - smoothing * log_prob.mean(2)
         loss = nll.masked_fill(~counted, 0).sum() / counted.sum().clamp(min=1)
-        return SequenceOutput(log_prob, loss, {"main": loss.detach()})
+        return Seq2SeqOutput(loss, {"main": loss.detach()}, log_prob)
 
     def encode(self, source: Tensor, lengths: Sequence[int] | Tensor | None = None, depth: int | None = None) -> Source:
         """Return keys, values (S, B, D) and the mask (S, B) of source sentences (B, S), for the attention."""

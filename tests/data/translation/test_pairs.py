@@ -77,6 +77,25 @@ def test_shuffled_batches_have_similar_lengths_and_every_sentence_once():
     assert [i for batch in again for i in batch.targets[:, 0].tolist()] == seen
 
 
+def test_shuffled_batches_have_little_padding_on_both_sides():
+    generator = np.random.default_rng(1)
+    lengths = generator.integers(5, 15, 2000)
+    others = lengths + generator.integers(-3, 4, 2000)
+    items = PairItems([[1] * n for n in lengths], [[1] * n for n in others])
+    batches = ItemBatches(items, 8, shuffle=True, drop_last=True)
+    real = [(int(batch.lengths.sum()), int((batch.targets != PADDING).sum())) for batch in batches]
+    whole = [(batch.inputs.numel(), batch.targets.numel()) for batch in batches]
+    assert (np.sum(real, 0) > 0.97 * np.sum(whole, 0)).all()
+
+
+def test_the_sentences_that_no_batch_has_are_others_in_every_epoch():
+    items = PairItems([[1] * (i + 1) for i in range(11)], [[i] for i in range(11)])
+    batches = ItemBatches(items, 4, shuffle=True, drop_last=True)
+    epochs = [{i for batch in batches for i in batch.targets[:, 0].tolist()} for _ in range(5)]
+    assert all(len(epoch) == 8 for epoch in epochs)
+    assert len(set.union(*epochs)) == 11
+
+
 def test_two_processes_share_every_batch():
     items = PairItems([[1] * (i % 7 + 1) for i in range(60)], [[i] for i in range(60)])
     whole = [batch.targets[:, 0].tolist() for batch in ItemBatches(items, 4, shuffle=True)]

@@ -25,6 +25,7 @@ from trellisnet.core.engine.backward import backward
 from trellisnet.core.engine.forward import forward
 from trellisnet.core.engine.storage import Kept, Layout, drop_buffer, give_buffer, take_buffer
 from trellisnet.core.kernel import Weights
+from trellisnet.core.matmul import is_watched
 from trellisnet.core.state import TrellisState
 from trellisnet.core.taps import Reader
 
@@ -66,13 +67,7 @@ def run(
 
 def needs_ordinary_operations(call: Call) -> bool:
     """Whether a call cannot run in place: the cell has no gradient of its own, or a tracer or `torch.func` watches."""
-    return (
-        not isinstance(call.cell, InPlaceCell)
-        or torch.compiler.is_compiling()
-        or torch._C._get_tracing_state() is not None
-        or torch._C._functorch.maybe_current_level() is not None
-        or torch.autograd.forward_ad._current_level >= 0
-    )
+    return not isinstance(call.cell, InPlaceCell) or is_watched()
 
 
 class _InPlace(torch.autograd.Function):

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from trellisnet.core.call import Call
+from trellisnet.core.matmul import addmm_, mm
 
 # In smaller or narrower layers nothing is gained: what the products save, more and smaller operations cost. Measured
 # with LSTM cells, widths from 16 to 700.
@@ -56,9 +57,9 @@ class Pairs:
         (first, second), (older, middle, newest) = gates, self._factors(rows)
         assert self.shared is not None
         shared = self.shared[: len(first)]
-        torch.mm(middle.flatten(0, 1), self.kernels[1], out=shared.flatten(0, 1))
-        first.add_(shared).flatten(0, 1).addmm_(older.flatten(0, 1), self.kernels[0])
-        second.add_(shared[: len(second)]).flatten(0, 1).addmm_(newest.flatten(0, 1), self.kernels[2])
+        mm(middle.flatten(0, 1), self.kernels[1], shared.flatten(0, 1))
+        addmm_(first.add_(shared).flatten(0, 1), older.flatten(0, 1), self.kernels[0])
+        addmm_(second.add_(shared[: len(second)]).flatten(0, 1), newest.flatten(0, 1), self.kernels[2])
 
     def backward(
         self,
@@ -78,9 +79,9 @@ class Pairs:
         def propagate(k: int, factor: Tensor, grad: Tensor) -> None:
             """Add the gradient of kernel k, and overwrite its factor with the gradient of the factor."""
             if grad_kernels is not None:
-                grad_kernels[k].addmm_(factor.flatten(0, 1).t(), grad.flatten(0, 1))
+                addmm_(grad_kernels[k], factor.flatten(0, 1).t(), grad.flatten(0, 1))
             if grad_rows is not None:
-                torch.mm(grad.flatten(0, 1), self.kernels[k].t(), out=factor.flatten(0, 1))
+                mm(grad.flatten(0, 1), self.kernels[k].t(), factor.flatten(0, 1))
 
         propagate(0, older, first)
         propagate(2, newest, second)

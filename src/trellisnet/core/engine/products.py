@@ -13,6 +13,7 @@ from trellisnet.core.call import Call, Injections, Inputs
 from trellisnet.core.engine.pairs import Pairs
 from trellisnet.core.engine.storage import Workspace, add_to
 from trellisnet.core.engine.tiles import Part, Tile, Tiling
+from trellisnet.core.matmul import addmm_, mm
 
 
 class Products:
@@ -39,7 +40,7 @@ class Products:
         (part,), (pre,) = tile.parts, gates
         for term in self.call.blocks[b].terms:
             read = below[part.taps[term.tap]][..., term.channels]
-            pre.flatten(0, 1).addmm_(read.flatten(0, 1), self.inputs.weights[b][term.rows])
+            addmm_(pre.flatten(0, 1), read.flatten(0, 1), self.inputs.weights[b][term.rows])
 
     def _write_added(self, i: int, b: int, part: Part, pre: Tensor) -> None:
         number, bias = self.injections.of_layer[i], self.inputs.biases[b]
@@ -52,10 +53,9 @@ class Products:
 
     def _multiply(self, gathered: Tensor, out: Tensor) -> None:
         bias, matrix, out = self.inputs.biases[0], gathered.flatten(0, 1), out.flatten(0, 1)
-        if bias is None:
-            torch.mm(matrix, self.inputs.input_weight, out=out)
-        else:
-            torch.addmm(bias, matrix, self.inputs.input_weight, out=out)
+        mm(matrix, self.inputs.input_weight, out)
+        if bias is not None:
+            out.add_(bias)
 
 
 class ProductGradients:
@@ -99,9 +99,9 @@ class ProductGradients:
         for term in self.call.blocks[b].terms:
             read, weight_grad = part.taps[term.tap], self.weights[b]
             if weight_grad is not None and below is not None:
-                weight_grad[term.rows].addmm_(below[read][..., term.channels].flatten(0, 1).t(), grad)
+                addmm_(weight_grad[term.rows], below[read][..., term.channels].flatten(0, 1).t(), grad)
             if to is not None:
-                read_grad = grad @ self.inputs.weights[b][term.rows].t()
+                read_grad = mm(grad, self.inputs.weights[b][term.rows].t())
                 add_to(to[..., term.channels], read, read_grad.unflatten(0, (-1, self.call.batch)))
 
     def _added(self, i: int, b: int, part: Part, grad: Tensor) -> None:
@@ -119,11 +119,11 @@ class ProductGradients:
         """The gradients of the factors of an injection, or of some rows of it."""
         flat, bias = grad.flatten(0, 1), self.biases[0]
         if self.input_weight is not None:
-            self.input_weight.addmm_(self.products.gathered[number][rows].flatten(0, 1).t(), flat)
+            addmm_(self.input_weight, self.products.gathered[number][rows].flatten(0, 1).t(), flat)
         if bias is not None:
             bias.add_(flat.sum(0))
         if self.x is not None:
-            self.gathered[number][rows].add_((flat @ self.inputs.input_weight.t()).unflatten(0, grad.shape[:2]))
+            self.gathered[number][rows].add_(mm(flat, self.inputs.input_weight.t()).unflatten(0, grad.shape[:2]))
 
     def finish(self) -> None:
         """Add what is left when all layers are done."""

@@ -25,7 +25,6 @@ class PairItems(Items):
     """
 
     lengths: NDArray[np.int64]
-    by_length = True
 
     def __init__(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> None:
         self.lengths = np.array([len(row) for row in sources], dtype=np.int64)
@@ -35,6 +34,10 @@ class PairItems(Items):
 
     def __len__(self) -> int:
         return len(self._source_ends)
+
+    @property
+    def sizes(self) -> tuple[NDArray[np.int64], ...]:
+        return self.lengths, self.target_lengths
 
     def take(self, indices: NDArray[np.int64], steps: int | None = None) -> tuple[NDArray[Any], NDArray[Any]]:
         longest = int(self.target_lengths[indices].max())

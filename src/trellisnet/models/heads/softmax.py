@@ -6,7 +6,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from trellisnet.models.heads.base import Head, affine, at_least_single
+from trellisnet.core.precision import without_autocast
+from trellisnet.models.heads.base import Head, affine, at_least_single, to_compute
+from trellisnet.models.heads.smoothed import smoothed_loss
 
 
 class SoftmaxHead(Head):
@@ -24,6 +26,13 @@ class SoftmaxHead(Head):
     def logits(self, hidden: Tensor) -> Tensor:
         """Return the logits (..., V) of features (..., D)."""
         return at_least_single(affine(hidden, self.weight, self.bias))
+
+    def smoothed_loss(self, hidden: Tensor, targets: Tensor, smoothing: float) -> Tensor:
+        """Mean cross-entropy of targets (N), none of them ignored, with label smoothing, from features (N, D)."""
+        with without_autocast(hidden.device.type):
+            hidden = to_compute(hidden)
+            weight, bias = self.weight.to(hidden.dtype), self.bias.to(hidden.dtype)
+            return smoothed_loss(hidden, weight, bias, targets, smoothing)
 
     def _nll(self, hidden: Tensor, targets: Tensor) -> Tensor:
         nll = F.cross_entropy(self.logits(hidden).flatten(0, -2), targets.flatten(), reduction="none")

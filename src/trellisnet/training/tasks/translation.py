@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from numpy.typing import NDArray
+from torch import Tensor, nn
 
 from trellisnet.data.batches import Batch
 from trellisnet.data.files.columns import Columns
@@ -21,7 +22,7 @@ from trellisnet.models.heads import IGNORED
 from trellisnet.models.seq2seq import Seq2Seq
 from trellisnet.training.config import ModelConfig
 from trellisnet.training.metrics import ACCURACY, LOSS, PERPLEXITY
-from trellisnet.training.tasks.base import Sums
+from trellisnet.training.tasks.base import Carried, Sums
 from trellisnet.training.tasks.sequences import SequenceTask
 
 SHOWN = 5  # translations in the report
@@ -54,6 +55,13 @@ class TranslationTask(SequenceTask):
             "source_vocab_size": (len(self.model.source_embedding.weight), len(self.data.source)),
             "target_vocab_size": (len(self.model.embedding.weight), len(self.data.target)),
         }
+
+    def loss(
+        self, model: nn.Module, batch: Batch, carried: Carried, depth: int | None
+    ) -> tuple[Tensor, Mapping[str, Tensor], Carried]:
+        options = {} if depth is None else {"depth": depth}
+        out = model(batch.inputs, batch.targets, batch.lengths, predict=False, **options)
+        return out.loss, out.parts, None
 
     def outputs(self, batch: Batch, depths: Sequence[int | None]) -> Sequence[Any]:
         return [self.call(self.model, batch, depth) for depth in depths]
