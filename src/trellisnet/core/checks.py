@@ -140,4 +140,4 @@ def _number(value: Any) -> float | None:
     try:
         return float(value)
     except OverflowError:  # of an integer above the largest float, which may also have too many digits to be printed
-        return math.inf if value > 0 else -math.inf
+        return math.inf if operator.gt(value, 0) else -math.inf

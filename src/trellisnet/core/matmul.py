@@ -65,16 +65,21 @@ def addmm_(total: Tensor, a: Tensor, b: Tensor) -> None:
         total[rows] += _onednn(a[rows], b.t())
 
 
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """`F.linear`, with these products if it is a part of training."""
+    x = input.reshape(-1, input.shape[-1])
+    fast = x.requires_grad and torch.is_grad_enabled() and x.dtype == weight.dtype and _fits(x, weight.t())
+    if not fast or is_watched() or autocast_dtype(x.device.type) is not None:
+        return F.linear(input, weight, bias)
+    y: Tensor = _Linear.apply(x, weight, bias)  # type: ignore[no-untyped-call]
+    return y.view(*input.shape[:-1], -1)
+
+
 class Linear(nn.Linear):
     """`nn.Linear` with these products, in training."""
 
     def forward(self, input: Tensor) -> Tensor:
-        x = input.reshape(-1, input.shape[-1])
-        fast = self.training and x.requires_grad and x.dtype == self.weight.dtype and _fits(x, self.weight.t())
-        if not fast or is_watched() or autocast_dtype(x.device.type) is not None:
-            return F.linear(input, self.weight, self.bias)
-        y: Tensor = _Linear.apply(x, self.weight, self.bias)  # type: ignore[no-untyped-call]
-        return y.view(*input.shape[:-1], -1)
+        return linear(input, self.weight, self.bias) if self.training else super().forward(input)
 
 
 class _Linear(torch.autograd.Function):

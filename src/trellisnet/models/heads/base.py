@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
+from trellisnet.core.matmul import linear
 from trellisnet.core.precision import dtypes_for, without_autocast
 
 IGNORED = -100  # targets of this value are ignored, as in torch's own losses
@@ -57,7 +57,7 @@ def to_compute(hidden: Tensor) -> Tensor:
 
 def affine(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """`F.linear` in the dtype of `hidden`; the weights are converted."""
-    return F.linear(hidden, weight.to(hidden.dtype), None if bias is None else bias.to(hidden.dtype))
+    return linear(hidden, weight.to(hidden.dtype), None if bias is None else bias.to(hidden.dtype))
 
 
 def at_least_single(tensor: Tensor) -> Tensor:
