@@ -153,6 +153,7 @@ def test_numpy_files(tmp_path):
         (lambda row: row.update(a=""), {}, r"column 'a', line 4: must be a finite number, got ''; fill = forward"),
         (lambda row: row.update(label=""), {}, r"column 'label', line 4: must not be empty"),
         (lambda row: row.update(label="new"), {}, r"column 'label', line \d+: must be the same in a whole series"),
+        (lambda row: None, {"series": ""}, r"must have a column '', got 'id', 't', 'a', 'b', 'label', 'sum'"),
         (lambda row: None, {"values": ["a", "c"]}, r"must have a column 'c', got 'id', 't', 'a', 'b', 'label', 'sum'"),
         (lambda row: None, {"classes": 2}, r"labels must be integers below classes = 2"),
         (

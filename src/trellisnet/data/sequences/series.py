@@ -76,7 +76,7 @@ def read_series(
         ValueError: the file is damaged, a value or time is missing or malformed, a time occurs twice, times have gaps,
             or a target or split is not constant.
     """
-    columns = [*form.values, *targets, *(name for name in (form.series, form.time, split, tag) if name)]
+    columns = [*form.values, *targets, *(name for name in (form.series, form.time, split, tag) if name is not None)]
     dialect = Dialect(form.separator, form.decimal, form.encoding)
     table = read_table(path, list(dict.fromkeys(columns)), dialect)
     matrix = np.stack([_numbers(table, column, form, ahead) for column in form.values], axis=1)
@@ -86,7 +86,8 @@ def read_series(
     rank = np.empty(len(names), dtype=np.int64)
     rank[appearance] = np.arange(len(names))
     which = rank[which]
-    constant = {column: _constant(table, column, which, first[appearance]) for column in (*targets, split) if column}
+    of_series = targets if split is None else (*targets, split)
+    constant = {column: _constant(table, column, which, first[appearance]) for column in of_series}
     order, step = np.argsort(which, kind="stable"), None
     slot = np.arange(len(order))
     if form.time is not None:
@@ -114,7 +115,7 @@ def read_series(
         lengths,
         names[appearance].tolist(),
         found,
-        constant[split] if split else None,
+        None if split is None else constant[split],
         step,
         filled_note(form.fill, int((rows < 0).sum()), int(np.isnan(matrix[order]).sum()), repeated),
     )
