@@ -81,6 +81,12 @@ def test_the_error_of_the_softmax_falls_exponentially(cell):
     assert errors[40] < 1e-14
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_beta_can_be_larger_than_any_number_of_the_dtype(dtype):
+    net, x = make(cell="lstm").to(dtype), torch.randn(6, 2, 2, dtype=dtype)
+    assert_close(as_attention(net, beta=10**300)(x)[0].double(), as_attention(net)(x)[0].double())
+
+
 @pytest.mark.parametrize("beta", [None, 0.5, 3.0])
 @pytest.mark.parametrize("options", [{}, {"kernel_size": 3, "dilation": 2}, {"weight_norm": True}, {"groups": (2, 4)}])
 def test_attention_by_lag_is_a_trellis_of_the_windows_size(options, beta):

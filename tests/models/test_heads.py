@@ -13,6 +13,7 @@ VOCAB, FEATURES, VECTOR = 23, 6, 6
 OPTIONS = {
     "softmax": {},
     "untied": {"tied": False},
+    "reading all": {"read_all": True},
     "mos": {"experts": 3},
     "untied mos": {"experts": 2, "tied": False},
     "moc": {"experts": 3},
@@ -21,7 +22,7 @@ OPTIONS = {
     "untied cluster": {"cutoffs": [5], "tied": False},
     "adaptive": {"cutoffs": [4, 10]},
 }
-NAMES = {"untied": "softmax", "untied mos": "mos", "untied moc": "moc", "untied cluster": "cluster"}
+NAMES = {name: name.split()[-1] for name in OPTIONS} | {"untied": "softmax", "reading all": "softmax"}
 
 
 @pytest.fixture(params=OPTIONS)
@@ -45,6 +46,7 @@ def probabilities(head, hidden):
     """Every head by its definition, with whole matrices."""
     name = type(head).__name__
     if name == "SoftmaxHead":
+        hidden = hidden if head.map is None else hidden @ head.map.weight.T
         return (hidden @ head.weight.T + head.bias).softmax(-1)
     if name in ("MixtureHead", "ContextHead"):
         weights = head.prior(hidden).softmax(-1)
@@ -192,6 +194,8 @@ def test_default_cutoffs_fit_every_vocabulary(vocab_size):
         ("softmax", {"experts": 3}, "experts belongs to head 'mos' or 'moc'"),
         ("softmax", {"cutoffs": [3]}, "cutoffs belongs to head 'adaptive' or 'cluster'"),
         ("adaptive", {"tied": True}, "tied belongs to head"),
+        ("cluster", {"read_all": True}, "read_all belongs to head 'softmax': got read_all=True with head='cluster'"),
+        ("softmax", {"read_all": True, "tied": False}, "read_all belongs to tied heads"),
         ("mos", {"experts": 0}, "experts must be an integer >= 1, got 0"),
         ("mos", {"latent_dropout": 1.0}, "latent_dropout"),
         ("moc", {"cutoffs": [3]}, "cutoffs belongs to head 'adaptive' or 'cluster'"),
@@ -210,6 +214,8 @@ def test_tied_sizes_must_match():
         with pytest.raises(ValueError, match=r"tied embeddings need output_size = embedding_size = 6, got .* 9"):
             make_head(name, 9, head_embedding())
         assert make_head(name, 9, head_embedding(), tied=False).weight.shape == (VOCAB, 9)
+    head = make_head("softmax", 9, head_embedding(), read_all=True)
+    assert (head.weight.shape, head.map.weight.shape) == ((VOCAB, VECTOR), (VECTOR, 9))
     for name in ("mos", "moc"):
         assert make_head(name, 9, head_embedding()).weight.shape == (VOCAB, VECTOR)
 

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from reference import assert_close
-from trellisnet import TrellisLM, TrellisState
+from trellisnet import LanguageModel, TrellisLM, TrellisState
+from trellisnet.models.build import build_language_model
 from trellisnet.models.heads import IGNORED
 
 VOCAB = 13
@@ -287,3 +288,17 @@ def test_errors_name_bad_input():
 def test_embeddings_of_gated_cells_have_a_wide_initial_range(options, bound):
     lm = TrellisLM(**{"vocab_size": 200, "embedding_size": 16, "hidden_size": 128, "num_layers": 3, **options})
     assert 0.98 * bound < lm.embedding.weight.abs().max().item() <= bound
+
+
+def test_a_tied_head_reads_all_channels(tmp_path):
+    for body in ("trellis", "lstm"):
+        options = {"body": body, "embedding_size": 6, "hidden_size": 10, "num_layers": 2}
+        lm = build_language_model(vocab_size=VOCAB, **options, read_all=True)
+        assert lm.net.output_size == 10
+        assert lm.head.weight is lm.embedding.weight
+        ids = torch.randint(VOCAB, (2, 5))
+        features = lm.net(lm.embedding(ids.t()))[0] @ lm.head.map.weight.t()
+        expected = (features @ lm.embedding.weight.t() + lm.head.bias).log_softmax(-1).transpose(0, 1)
+        assert_close(lm.log_prob(ids), expected.detach())
+        lm.save_pretrained(tmp_path / body)
+        assert_close(LanguageModel.from_pretrained(tmp_path / body).log_prob(ids), expected.detach())

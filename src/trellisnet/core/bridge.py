@@ -58,7 +58,8 @@ def lag_scores(lags: list[int], window: int, beta: float | None, like: Tensor) -
     """
     chosen = torch.tensor(lags, device=like.device)[:, None] == torch.arange(window, device=like.device)
     beside = -math.inf if beta is None else 0.0
-    return torch.where(chosen, 0.0 if beta is None else beta, beside).to(like.dtype)
+    peak = 0.0 if beta is None else min(beta, torch.finfo(like.dtype).max)
+    return torch.where(chosen, peak, beside).to(like.dtype)
 
 
 class Heads(Taps):

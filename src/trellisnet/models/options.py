@@ -108,6 +108,8 @@ class LanguageOptions(ModelOptions):
             softmax; or "cluster", an adaptive softmax on the embedding's own vectors. The last two need token ids
             sorted by frequency.
         tied: the head uses the embedding's vectors; default True for every head that has one vector per token.
+        read_all: a tied head "softmax" reads all channels of the body, through a linear map to those of the embedding;
+            by default it reads the last ones, which are as many as those of the embedding.
         experts: number of softmaxes of the head "mos", or of contexts of the head "moc"; default 15.
         latent_dropout: dropout of the experts' vectors of the heads "mos" and "moc".
         cutoffs: first token ids of the clusters of rarer tokens, for the heads "adaptive" and "cluster".
@@ -124,6 +126,7 @@ class LanguageOptions(ModelOptions):
 
     head: str = "softmax"
     tied: bool | None = None
+    read_all: bool = False
     experts: int | None = None
     latent_dropout: float | None = None
     cutoffs: Sequence[int] | None = None
@@ -136,6 +139,7 @@ class LanguageOptions(ModelOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.tied = None if self.tied is None else boolean("tied", self.tied)
+        self.read_all = boolean("read_all", self.read_all)
         self.cutoffs = None if self.cutoffs is None else positive_ints("cutoffs", self.cutoffs)
         if self.latent_dropout is not None:
             self.latent_dropout = probability("latent_dropout", self.latent_dropout)
@@ -152,11 +156,11 @@ class LanguageOptions(ModelOptions):
     @property
     def reads_embedding(self) -> bool:
         """Whether the body's output must be as wide as the embedding, because the head uses the embedding's vectors."""
-        return self.head in ("softmax", "cluster") and self.tied is not False
+        return self.head in ("softmax", "cluster") and self.tied is not False and not self.read_all
 
     def head_options(self) -> dict[str, Any]:
         """Return the options of `make_head` by name."""
-        return {name: getattr(self, name) for name in ("tied", "experts", "latent_dropout", "cutoffs")}
+        return {name: getattr(self, name) for name in ("tied", "read_all", "experts", "latent_dropout", "cutoffs")}
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

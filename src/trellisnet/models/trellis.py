@@ -68,7 +68,7 @@ class TrellisLM(LanguageModel, BuildsItsBody):
             if embedding_size > positive_int("hidden_size", hidden_size):
                 raise ValueError(
                     f"hidden_size must be at least embedding_size = {embedding_size}, which is the output's size when "
-                    f"the two are tied, got {hidden_size}; or choose tied=False"
+                    f"the two are tied, got {hidden_size}; or choose read_all=True or tied=False"
                 )
         body = TrellisNet(embedding_size, hidden_size, num_layers, output_size, device=device, dtype=dtype, **net)
         super().__init__(body, vocab_size, vocabulary=vocabulary, **own)
