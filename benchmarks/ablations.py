@@ -19,6 +19,10 @@ RESULT = Path(__file__).parent / "ablations.json"
 FLAGS = {  # the paper's path and ingredients, 22 layers, because one variant injects the input every 20 layers
     "model.embedding_size": "32",
     "model.hidden_size": "64",
+    "model.path": "layers",
+    "model.cell": "lstm",
+    "model.hidden_taps": "null",
+    "model.read_all": "false",
     "model.num_layers": "22",
     "model.history": "discard",
     "model.horizon": "10",

@@ -3,6 +3,7 @@
 python benchmarks/field.py FOLDER                    all of them, about ten hours of two cores
 python benchmarks/field.py FOLDER jsb char-ptb       some of them
 python benchmarks/field.py FOLDER --share 0.2        with a fifth of the time
+python benchmarks/field.py FOLDER --seeds 2          with two runs per contestant
 python benchmarks/field.py FOLDER --vowels DATA      JapaneseVowels too, from the files of the UEA archive
 
 Each contest is a `trellisnet versus` in a folder of its own, so a call with the same FOLDER continues one that was
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -52,16 +54,19 @@ def pixels(recipe: str, flags: dict[str, str]) -> Contest:
     return Contest(recipe, ["trellis", SWEEPS, "lstm", *STACKS, "dilated-gru:num_layers=9"], 0.1e6, 10, flags)
 
 
-def text(name: str, parameters: float, own: str = "", flags: dict[str, str] | None = None) -> dict[str, Contest]:
+def text(
+    name: str, parameters: float, own: str = "", more: Sequence[str] = (), flags: dict[str, str] | None = None
+) -> dict[str, Contest]:
     """Two contests: the ways through the trellis and LSTMs with three seeds, then these and the others with one.
 
     Args:
         name: of the corpus.
         parameters: of every contestant.
-        own: options of the trellis.
+        own: options of the ways.
+        more: further contestants of both contests.
         flags: for all contestants.
     """
-    few = [*(f"{way}{own}" for way in WAYS), "lstm:num_layers=1", "lstm:num_layers=2"]
+    few = [*(f"{way}{own}" for way in WAYS), *more, "lstm:num_layers=1", "lstm:num_layers=2"]
     contest = Contest(f"{name}-small", [*few, *STACKS], parameters, 10, {"training.sample": "0", **(flags or {})})
     return {f"{name}-ways": replace(contest, bodies=few, seeds=3, runs=name), name: contest}
 
@@ -85,17 +90,18 @@ CONTESTS = {
         "word-ptb",
         2.4e6,
         ";aux_every=null;aux_weight=null;hidden_dropout=0;weight_dropout=0",
-        {"model.input_dropout": "0", "model.output_dropout": "0"},
+        [f"{way};hidden_dropout=0;weight_dropout=0;aux_every=null;aux_weight=null;read_all=true" for way in WAYS[:2]],
+        {"model.input_dropout": "0", "model.output_dropout": "0", "model.read_all": "false"},
     ),
     "perm-mnist": pixels("perm-mnist-small", {}),
     "seq-mnist": pixels("perm-mnist-small", {"data.name": "seq-mnist"}),
 }
 
 
-def hold(name: str, contest: Contest, folder: Path, share: float, clock: str) -> None:
+def hold(name: str, contest: Contest, folder: Path, share: float, clock: str, seeds: int) -> None:
     """Hold a contest, or continue it, and write its results."""
     flags = [part for key, value in contest.flags.items() for part in (f"--{key}", value)]
-    terms = ["--minutes", f"{contest.minutes * share:g}", "--seeds", str(contest.seeds), "--clock", clock]
+    terms = ["--minutes", f"{contest.minutes * share:g}", "--seeds", str(seeds), "--clock", clock]
     place = folder / (contest.runs or name)
     size = ["--parameters", f"{contest.parameters:g}", "--folder", str(place)]
     code = trellisnet(["versus", contest.recipe, "--bodies", ",".join(contest.bodies), *terms, *size, *flags])
@@ -112,13 +118,15 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help="of contests; default all")
     parser.add_argument("--vowels", type=Path, help="folder with JapaneseVowels_TRAIN.ts and JapaneseVowels_TEST.ts")
     parser.add_argument("--share", type=float, default=1.0, help="of the minutes of each run")
+    parser.add_argument("--seeds", type=int, help="default: those of each contest")
     parser.add_argument("--clock", choices=["wall", "cpu"], default="wall")
     given = parser.parse_args()
     contests = CONTESTS if given.vowels is None else {**CONTESTS, "japanese-vowels": vowels(given.vowels)}
     if unknown := set(given.names) - set(contests):
         parser.error(f"no contest is called {unknown.pop()}: choose among {', '.join(contests)}")
     for name in given.names or contests:
-        hold(name, contests[name], given.folder, given.share, given.clock)
+        contest = contests[name]
+        hold(name, contest, given.folder, given.share, given.clock, given.seeds or contest.seeds)
 
 
 if __name__ == "__main__":

@@ -7,11 +7,13 @@ import re
 import statistics
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from charts import CONTESTANTS, SHAPES, results
+from contests import CONTESTS, label
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-CONTESTS, ABLATIONS = BENCHMARKS / "contests", BENCHMARKS / "ablations.json"
+ABLATIONS = BENCHMARKS / "ablations.json"
 
 
 def filled(page: str) -> str:
@@ -93,19 +95,17 @@ def _contest(path: Path) -> Callable[[], str]:
     def table() -> str:
         contest = json.loads(path.read_text(encoding="utf-8"))
         higher = contest["metric"] == "accuracy"
+        digits = 1 if contest["metric"] == "perplexity" else 3
         ran = [each for each in contest["contestants"] if each["valid"]["mean"] is not None]
         rows = [
             [
-                f"`{each['name']}`",
+                label(each) if path.stem.endswith("-ways") else f"`{each['name']}`",
                 f"{each['parameters'] / 1e6:.2f}M",
                 f"{each['learning_rate']:g}{' (edge)' if each['at_edge'] else ''}",
                 f"{statistics.mean(each['steps']):,.0f}",
                 f"{1e3 * each['seconds_per_step']:.0f}",
                 f"{1e6 * each['seconds_per_streamed_step']:.0f}",
-                *(
-                    f"{each[split]['mean']:.{3 if contest['metric'] != 'perplexity' else 1}f}"
-                    for split in ("valid", "test")
-                ),
+                *(_over_seeds(each[split], digits) for split in ("valid", "test")),
             ]
             for each in sorted(ran, key=lambda each: each["valid"]["mean"], reverse=higher)
         ]
@@ -113,6 +113,12 @@ def _contest(path: Path) -> Callable[[], str]:
         return _markdown(["contestant", *columns], rows)
 
     return table
+
+
+def _over_seeds(result: dict[str, Any], digits: int) -> str:
+    """The mean, and the standard deviation if there are several seeds."""
+    around = "" if result["spread"] is None else f" ± {result['spread']:.{digits}f}"
+    return f"{result['mean']:.{digits}f}{around}"
 
 
 def ablations(path: Path = ABLATIONS) -> str:
@@ -127,12 +133,11 @@ def ablations(path: Path = ABLATIONS) -> str:
     rows = []
     for each in [full, *sorted(ran, key=lambda each: each["paper"], reverse=True)]:
         name, test = each["name"], each["test"]
-        around = "" if test["spread"] is None else f" ± {test['spread']:.1f}"
         effects = ["", "", "", ""]
         if each is not full:
             effects = [f"{changes[name]:+.1f}", f"{places.index(name) + 1}"]
             effects += [f"{papers[name]:+.2f}", f"{papers_places.index(name) + 1}"]
-        rows.append([each["title"], f"{statistics.mean(each['steps']):,.0f}", f"{test['mean']:.1f}{around}", *effects])
+        rows.append([each["title"], f"{statistics.mean(each['steps']):,.0f}", _over_seeds(test, 1), *effects])
     return _markdown(["variant", "steps", "perplexity", "change", "place", "paper's change", "paper's place"], rows)
 
 
