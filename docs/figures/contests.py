@@ -22,7 +22,7 @@ def over_time(name: str, title: str, unit: str, most: float) -> Callable[[], str
         name: of the contest.
         title: of the figure.
         unit: of the metric.
-        most: worse points are outside the figure.
+        most: worse points would leave no room for the others.
     """
 
     def draw() -> str:
@@ -32,14 +32,13 @@ def over_time(name: str, title: str, unit: str, most: float) -> Callable[[], str
         def fill(axes: Axes) -> None:
             for i, each in enumerate(ranked):
                 points = list(zip(*each["curves"], strict=True))  # per evaluation, one (seconds, value) per seed
+                points = [seeds for seeds in points if max(value for _, value in seeds) <= most]
                 minutes = [statistics.mean(seconds for seconds, _ in seeds) / 60 for seeds in points]
                 values = [[value for _, value in seeds] for seeds in points]
                 colour, line = LIGHT[SERIES[i % len(SERIES)]], "o--" if i >= len(SERIES) else "o-"
                 axes.plot(minutes, [*map(statistics.mean, values)], line, color=colour, markersize=4, label=label(each))
                 axes.fill_between(minutes, [*map(min, values)], [*map(max, values)], color=colour, alpha=0.15, lw=0)
-            best = ranked[0]["valid"]["mean"]
             axes.set(xlabel="minutes of one core", ylabel=unit, xlim=(0, None))
-            axes.set_ylim(best - 0.05 * (most - best), most)
             axes.figure.legend(loc="outside lower center", ncols=2, handlelength=1)
 
         return chart(title, 760, 460, fill, alone=True)

@@ -39,8 +39,8 @@ FIGURES: dict[str, Callable[[], str]] = {
     "iterations": depths.iterations,
     "depth-time": depths.time_per_token,
     "depth-memory": depths.memory_per_token,
-    "time-char-ptb": contests.over_time("char-ptb-ways", "Characters: quality over time", "valid bits", 2.3),
-    "time-word-ptb": contests.over_time("word-ptb-ways", "Words: quality over time", "valid perplexity", 500),
+    "time-char-ptb": contests.over_time("char-ptb-ways", "Characters: quality over time", "valid bits", 2.35),
+    "time-word-ptb": contests.over_time("word-ptb-ways", "Words: quality over time", "valid perplexity", 420),
 }
 
 
