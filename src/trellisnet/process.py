@@ -16,7 +16,8 @@ def prepare_process() -> None:
 
     Activations of deep nets underflow, and a CPU is slow with denormal numbers. A training step allocates the same
     tensors again and again: glibc returns the large ones to the system each time, which must clear their pages again.
-    The process then stays as large as its largest step. With another C library nothing is changed.
+    The process then stays as large as its largest step, or a little larger, because freed memory is in pieces. With
+    another C library nothing is changed.
     """
     torch.set_flush_denormal(True)
     if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "mallopt"):

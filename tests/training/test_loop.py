@@ -52,8 +52,8 @@ def test_a_language_model_learns_and_writes(tmp_path, monkeypatch):
 def test_the_learning_rate_follows_the_length_of_a_random_window(tmp_path, monkeypatch):
     seen, step = [], Trainer._step
 
-    def recorded(self, model, batch):
-        loss = step(self, model, batch)
+    def recorded(self, batch):
+        loss = step(self, batch)
         seen.append((batch.inputs.shape[1], self.optimiser.param_groups[0]["lr"]))
         return loss
 

@@ -32,8 +32,8 @@ def test_a_budget_sets_the_width(recipe, body):
 
 
 def test_the_recipe_decides_the_other_sizes():
-    model = make_task(config_of("word-ptb-small", "--model.parameters=1e6")).config.model
-    assert (model.embedding_size, model.output_size, model.num_layers) == (128, 128, 8)
+    model = make_task(config_of("word-ptb", "--model.parameters=2e7")).config.model
+    assert (model.embedding_size, model.output_size, model.num_layers) == (400, 400, 55)
 
 
 def test_the_model_is_that_of_the_width():
