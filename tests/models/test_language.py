@@ -302,3 +302,9 @@ def test_a_tied_head_reads_all_channels(tmp_path):
         assert_close(lm.log_prob(ids), expected.detach())
         lm.save_pretrained(tmp_path / body)
         assert_close(LanguageModel.from_pretrained(tmp_path / body).log_prob(ids), expected.detach())
+
+
+@pytest.mark.parametrize("name", ["alpha", "beta", "aux_weight"])
+def test_a_weight_that_no_loss_can_have_is_refused(name):
+    with pytest.raises(ValueError, match=rf"{name} must be a number from 0 to 1e\+30, got 1e\+40"):
+        make(**{name: 10**40, "aux_every": 2})

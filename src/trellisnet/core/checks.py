@@ -12,6 +12,7 @@ from typing import Any
 
 LARGEST = 2**31 - 1  # of a size or a number of anything: more would fill any memory
 LARGEST_SEED = 2**63 - 1
+LARGEST_WEIGHT = 1e30  # of a part of a loss
 MOST_LAYERS = 2**16  # some hundred times as many as any published net
 OF_RNNS = {  # options of nn.LSTM that mean something else here, and what to use
     "bidirectional": "a net that streams is causal; models of whole sequences have bidirectional=True "
@@ -128,6 +129,14 @@ def non_negative(name: str, value: object) -> float:
         raise TypeError(f"{name} must be a number >= 0, got {value!r}")
     if not 0 <= number < math.inf:
         raise ValueError(f"{name} must be a number >= 0, got {value if math.isfinite(number) else number}")
+    return number
+
+
+def loss_weight(name: str, value: object) -> float:
+    """Return `value` if it is a number of at least 0 with which a loss in single precision stays finite."""
+    number = non_negative(name, value)
+    if number > LARGEST_WEIGHT:
+        raise ValueError(f"{name} must be a number from 0 to {LARGEST_WEIGHT:g}, got {number:g}")
     return number
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from trellisnet.core.checks import (
     boolean,
-    non_negative,
+    loss_weight,
     one_of,
     positive,
     positive_int,
@@ -43,7 +43,7 @@ class ModelOptions:
     def __post_init__(self) -> None:
         self.input_dropout = probability("input_dropout", self.input_dropout)
         self.output_dropout = probability("output_dropout", self.output_dropout)
-        self.aux_weight = None if self.aux_weight is None else non_negative("aux_weight", self.aux_weight)
+        self.aux_weight = None if self.aux_weight is None else loss_weight("aux_weight", self.aux_weight)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -146,7 +146,7 @@ class LanguageOptions(ModelOptions):
         if self.experts is not None:
             self.experts = positive_int("experts", self.experts)
         self.embedding_dropout = probability("embedding_dropout", self.embedding_dropout)
-        self.alpha, self.beta = non_negative("alpha", self.alpha), non_negative("beta", self.beta)
+        self.alpha, self.beta = loss_weight("alpha", self.alpha), loss_weight("beta", self.beta)
         self.history = one_of("history", self.history, HISTORIES)
         if (self.history == "discard") != (self.horizon is not None):
             got = f"history={self.history!r} and horizon={self.horizon}"
