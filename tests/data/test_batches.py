@@ -151,6 +151,8 @@ def test_random_windows_follow_from_the_seed_and_the_epoch():
     assert lengths != lengths_of(text_batches(seed=4), 3)
     assert [random_batches().count(epoch) for epoch in range(3)] == list(map(len, lengths))
     assert random_batches().total(3) == sum(map(len, lengths))
+    of_a_thousand = random_batches().total(1000)
+    assert random_batches().total(10**9) == of_a_thousand * 10**6  # at once
     with pytest.raises(ValueError, match="the state must be of batches with seed = 3, got None"):
         random_batches().load_state_dict(text_batches().state_dict())
 

@@ -11,6 +11,7 @@ from trellisnet.core.checks import positive_int, seed_number
 from trellisnet.data.batches import Batch, Batches
 
 SHORTEST, DEVIATION, WHOLE = 5, 5.0, 0.95  # of windows of random length: those of AWD-LSTM
+COUNTED = 1000  # epochs whose random windows are counted; runs of more epochs end by their time
 
 
 class TextBatches(Batches):
@@ -64,6 +65,12 @@ class TextBatches(Batches):
         if self.seed is not None:
             return len(self._draw_ends(epoch))
         return (self.column_length - self.context + self.steps - 1) // self.steps
+
+    def total(self, epochs: int) -> int:
+        if self.seed is None:
+            return super().total(epochs)
+        known = sum(map(self.count, range(min(epochs, COUNTED))))
+        return known * epochs // min(epochs, COUNTED)
 
     def _identity(self) -> dict[str, Any]:
         return {
