@@ -63,7 +63,7 @@ class TextBatches(Batches):
 
     def count(self, epoch: int) -> int:
         if self.seed is not None:
-            return len(self._draw_ends(epoch))
+            return len(self._ends(epoch))
         return (self.column_length - self.context + self.steps - 1) // self.steps
 
     def total(self, epochs: int) -> int:
@@ -97,10 +97,14 @@ class TextBatches(Batches):
         if self.seed is None:
             start = position * self.steps
             return start, min(start + self.steps, self.column_length - self.context)
-        if self._drawn is None or self._drawn[0] != self.epoch:
-            self._drawn = self.epoch, self._draw_ends(self.epoch)
-        ends = self._drawn[1]
+        ends = self._ends(self.epoch)
         return int(ends[position - 1]) if position else 0, int(ends[position])
+
+    def _ends(self, epoch: int) -> NDArray[np.int64]:
+        """Where the windows of an epoch end; the last drawn epoch is kept, because every step asks for it."""
+        if self._drawn is None or self._drawn[0] != epoch:
+            self._drawn = epoch, self._draw_ends(epoch)
+        return self._drawn[1]
 
     def _draw_ends(self, epoch: int) -> NDArray[np.int64]:
         """Draw the windows of an epoch; return where their new steps end, the last at the end of the columns."""
