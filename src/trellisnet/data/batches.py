@@ -127,9 +127,11 @@ class Items(ABC):
 
     Attributes:
         lengths: length of each sequence, or None if all are equal.
+        draws: number of random numbers that `vary` needs per sequence; 0: training sees the sequences as they are.
     """
 
     lengths: NDArray[np.int64] | None = None
+    draws: int = 0
 
     @property
     def sizes(self) -> tuple[NDArray[np.int64], ...]:
@@ -148,6 +150,15 @@ class Items(ABC):
             indices: (B,), numbers of the sequences.
             steps: for sequences of unequal lengths: pad them with zeros to this length.
         """
+
+    def vary(self, inputs: NDArray[Any], draws: NDArray[np.float64]) -> NDArray[Any]:
+        """Return the inputs of some sequences changed at random, for training.
+
+        Args:
+            inputs: as `take` returns them.
+            draws: (B, `draws`), random numbers from 0 to 1.
+        """
+        return inputs
 
     def fingerprint(self) -> str:
         """Return a hash of every byte that `take` reads.
@@ -174,7 +185,8 @@ class ItemBatches(Batches):
     Args:
         items: the sequences.
         batch_size: number of sequences per batch, of all processes together.
-        shuffle: shuffle in every epoch; the order depends on `seed` and the number of the epoch only.
+        shuffle: shuffle in every epoch, and vary the sequences if they can be varied; both depend on `seed` and the
+            number of the epoch only.
         seed: seed of the shuffling.
         drop_last: omit an incomplete last batch. Otherwise the processes divide it as evenly as possible, and a process
             without a sequence of it yields one batch less.
@@ -212,15 +224,22 @@ class ItemBatches(Batches):
         import torch  # noqa: PLC0415
 
         whole = self._epoch_order()[position * self.batch_size :][: self.batch_size]
-        own = np.array_split(whole, self.world_size)[self.rank]
+        own = self._share(whole)
         if len(own) == 0:
             return None
         lengths = self.items.lengths
         # pad to the longest sequence of all processes, so that shapes do not depend on the number of processes
         steps = None if lengths is None else int(lengths[whole].max())
         inputs, targets = self.items.take(own, steps)
+        if self.shuffle and self.items.draws:  # drawn for all processes, so that they do not depend on their number
+            generator = np.random.default_rng([self.seed, self.epoch, position])
+            inputs = self.items.vary(inputs, self._share(generator.random((len(whole), self.items.draws))))
         own_lengths = None if lengths is None else torch.from_numpy(lengths[own])
         return Batch(torch.from_numpy(inputs), torch.from_numpy(targets), own_lengths)
+
+    def _share(self, rows: NDArray[Any]) -> NDArray[Any]:
+        """This process's share of the rows of a batch."""
+        return np.array_split(rows, self.world_size)[self.rank]
 
     def _epoch_order(self) -> NDArray[np.int64]:
         if self._order is None or self._order[0] != self.epoch:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from trellisnet.data.sequences.binary import check_labels, read_bytes
 from trellisnet.data.sequences.cifar import read_binary, read_pickle
 from trellisnet.data.sequences.data import SequenceData
 from trellisnet.data.sequences.idx import parse_idx
+from trellisnet.data.sequences.variation import Variation
 
 MNIST_SHAPE = (28, 28)
 PERMUTATION_SEED = 92916  # as in several published programs; NumPy guarantees that RandomState never changes
@@ -58,7 +60,39 @@ class PixelItems(Items):
         return PixelItems(self.pixels[rows], self.labels[rows], self.values, self.order)
 
 
-def load_mnist(root: str | Path | None = None, *, permuted: bool = False, valid_items: int = 0) -> SequenceData:
+class VariedPixels(PixelItems):
+    """Images of which training sees variations.
+
+    Args:
+        items: the images.
+        variation: what may change.
+    """
+
+    def __init__(self, items: PixelItems, variation: Variation) -> None:
+        super().__init__(items.pixels, items.labels, items.values, items.order)
+        self.variation, self.draws = variation, variation.draws
+
+    def vary(self, inputs: NDArray[np.float32], draws: NDArray[np.float64]) -> NDArray[np.float32]:
+        """Vary pixels (B, T, C), which may be permuted."""
+        count, steps, channels = inputs.shape
+        order = np.arange(steps) if self.order is None else self.order
+        images = np.empty_like(inputs)
+        images[:, order] = inputs
+        side = math.isqrt(steps)
+        planes = np.ascontiguousarray(images.transpose(0, 2, 1)).reshape(count, channels, side, side)
+        varied = self.variation.apply(planes, draws).reshape(count, channels, steps)
+        return np.ascontiguousarray(varied.transpose(0, 2, 1)[:, order])
+
+
+def load_mnist(
+    root: str | Path | None = None,
+    *,
+    permuted: bool = False,
+    valid_items: int = 0,
+    shift: float = 0,
+    rotate: float = 0,
+    zoom: float = 0,
+) -> SequenceData:
     """Load MNIST as sequences of 784 pixels, normalised with mean 0.1307 and deviation 0.3081.
 
     Args:
@@ -66,11 +100,15 @@ def load_mnist(root: str | Path | None = None, *, permuted: bool = False, valid_
         permuted: permute the pixels by `numpy.random.RandomState(92916).permutation(784)`; otherwise they are in order,
             row by row.
         valid_items: the last n training images become the split "valid"; 0: there is none.
+        shift: training sees images that are moved by up to n pixels in both directions, drawn anew in every epoch.
+        rotate: they are also turned by up to n degrees.
+        zoom: they are also enlarged or shrunk by up to this share.
 
     Raises:
-        ValueError: a file is not MNIST's, or `valid_items` is too large.
+        ValueError: a file is not MNIST's, or an option is out of range.
         MissingDataError: the files are not found and cannot be downloaded.
     """
+    variation = Variation(shift, rotate, zoom)
     _, files = find([MNIST], root)
     order = np.random.RandomState(PERMUTATION_SEED).permutation(MNIST_SHAPE[0] * MNIST_SHAPE[1]) if permuted else None
     splits = {}
@@ -81,20 +119,33 @@ def load_mnist(root: str | Path | None = None, *, permuted: bool = False, valid_
     name = "perm-mnist" if permuted else "seq-mnist"
     note = f"the order of the pixels is that of NumPy's RandomState({PERMUTATION_SEED})" if permuted else ""
     digits = tuple(str(digit) for digit in range(10))
-    return SequenceData(name, "classification", 1, 10, _hold_out(splits, valid_items), note, digits)
+    return SequenceData(name, "classification", 1, 10, _prepared(splits, valid_items, variation), note, digits)
 
 
-def load_cifar10(root: str | Path | None = None, *, valid_items: int = 0) -> SequenceData:
+def load_cifar10(
+    root: str | Path | None = None,
+    *,
+    valid_items: int = 0,
+    shift: float = 0,
+    rotate: float = 0,
+    zoom: float = 0,
+    mirror: bool = False,
+) -> SequenceData:
     """Load CIFAR-10 as sequences of 1,024 pixels with three channels, row by row, scaled to values from -1 to 1.
 
     Args:
         root: a folder to search first, for the binary or the Python version of the files.
         valid_items: the last n training images become the split "valid"; 0: there is none.
+        shift: training sees images that are moved by up to n pixels in both directions, drawn anew in every epoch.
+        rotate: they are also turned by up to n degrees.
+        zoom: they are also enlarged or shrunk by up to this share.
+        mirror: every second one is also mirrored, left to right.
 
     Raises:
-        ValueError: a file is not CIFAR-10's, or `valid_items` is too large.
+        ValueError: a file is not CIFAR-10's, or an option is out of range.
         MissingDataError: the files are not found and cannot be downloaded.
     """
+    variation = Variation(shift, rotate, zoom, mirror)
     source, files = find([CIFAR_BINARY, CIFAR_PYTHON], root)
     read = read_binary if source is CIFAR_BINARY else read_pickle
     splits = {}
@@ -107,17 +158,19 @@ def load_cifar10(root: str | Path | None = None, *, valid_items: int = 0) -> Seq
             raise ValueError(f"{where}: must have {expected:,} images of each class, got {counts}: not CIFAR-10")
         planes = np.concatenate([images for images, _ in contents]).reshape(len(labels), 3, -1)
         splits[split] = PixelItems(np.ascontiguousarray(planes.transpose(0, 2, 1)), labels, _normalised(0.5, 0.5))
-    return SequenceData("seq-cifar10", "classification", 3, 10, _hold_out(splits, valid_items), "", CIFAR_LABELS)
+    prepared = _prepared(splits, valid_items, variation)
+    return SequenceData("seq-cifar10", "classification", 3, 10, prepared, "", CIFAR_LABELS)
 
 
-def _hold_out(splits: dict[str, PixelItems], count: int) -> dict[str, PixelItems]:
+def _prepared(splits: dict[str, PixelItems], held_out: int, variation: Variation) -> dict[str, PixelItems]:
+    """Hold the last training images out as the split "valid", and vary the others."""
     training = splits["train"]
-    if positive_int("valid_items", count, minimum=0) >= len(training):
-        raise ValueError(f"valid_items must leave some of the {len(training):,} training images, got {count}")
-    if not count:
-        return splits
-    cut = len(training) - count
-    return {**splits, "train": training.subset(slice(cut)), "valid": training.subset(slice(cut, None))}
+    if positive_int("valid_items", held_out, minimum=0) >= len(training):
+        raise ValueError(f"valid_items must leave some of the {len(training):,} training images, got {held_out}")
+    cut = len(training) - held_out
+    valid = {"valid": training.subset(slice(cut, None))} if held_out else {}
+    training = training.subset(slice(cut))
+    return {**splits, "train": VariedPixels(training, variation) if variation else training, **valid}
 
 
 def _normalised(mean: float, deviation: float) -> NDArray[np.float32]:
