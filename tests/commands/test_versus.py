@@ -14,7 +14,8 @@ from trellisnet.cli import main, parse
 from trellisnet.commands.train import train
 from trellisnet.commands.versus import split_bodies
 from trellisnet.training import clock, contest, tasks
-from trellisnet.training.loop import NotANumberError, Trainer
+from trellisnet.training.loop import Trainer
+from trellisnet.training.non_finite import NotANumberError
 from trellisnet.training.progress import Progress
 from trellisnet.training.reporting import contest as contest_report
 from trellisnet.training.reporting import report

@@ -12,7 +12,8 @@ from trellisnet.commands.train import train
 from trellisnet.training import tasks
 from trellisnet.training.ablation import ABLATIONS, sized, variant
 from trellisnet.training.config import Config, DataConfig, model_config
-from trellisnet.training.loop import NotANumberError, Trainer
+from trellisnet.training.loop import Trainer
+from trellisnet.training.non_finite import NotANumberError
 from trellisnet.training.reading import read_config
 from trellisnet.training.recipes import load_recipe
 from trellisnet.training.reporting import report

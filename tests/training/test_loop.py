@@ -7,7 +7,8 @@ from reference import assert_close
 from tiny import tiny_config, tiny_sequences, tiny_text
 from trellisnet import TrellisLM
 from trellisnet.training import fit, tasks
-from trellisnet.training.loop import NotANumberError, Trainer
+from trellisnet.training.loop import Trainer
+from trellisnet.training.non_finite import NotANumberError
 from trellisnet.training.optimisation import Average
 from trellisnet.training.progress import Progress
 from trellisnet.training.saving import load_weights

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
-from operator import index
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, SupportsFloat, SupportsIndex
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -18,10 +17,10 @@ from torch import Tensor, nn
 from typing_extensions import Self
 
 from trellisnet.checksums import check_intact, forget
-from trellisnet.core.cells import CELLS, Cell, ExpressionCell
 from trellisnet.core.kernel import from_first_layout
 from trellisnet.files import replacing
 from trellisnet.models.bodies import make_body, name_of, options_of
+from trellisnet.models.json_types import class_name, to_json_type
 from trellisnet.models.shipped import find_model
 from trellisnet.vocabulary import FILE_NAME as VOCABULARY
 
@@ -57,7 +56,7 @@ class Pretrained(nn.Module, ABC):
             name = name_of(self.net)
             known = {"name": name, "input_size": self.net.input_size, **options_of(self.net)}
             arguments["body"] = self.net if name is None else known
-        return {name: _to_json_type(value) for name, value in arguments.items()}
+        return {name: to_json_type(value) for name, value in arguments.items()}
 
     @property
     def num_parameters(self) -> int:
@@ -117,7 +116,7 @@ class Pretrained(nn.Module, ABC):
 
     def _described(self) -> dict[str, Any]:
         """Return the content of `config.json`."""
-        arguments = json.loads(json.dumps(self.config, default=_class_name))
+        arguments = json.loads(json.dumps(self.config, default=class_name))
         return {"format_version": VERSION, "model": type(self).__name__, **self._labels, "arguments": arguments}
 
     def load_weights(self, folder: Path | str, grown: bool = False) -> None:
@@ -264,29 +263,6 @@ def reading(model: nn.Module) -> Iterator[None]:
 
 class BuildsItsBody:
     """Marks models whose constructor takes the options of a body and builds the body itself."""
-
-
-def _to_json_type(value: Any) -> Any:
-    """Convert numbers and sequences of any type, such as NumPy's, to JSON types; modules and cells stay."""
-    if isinstance(value, Mapping):
-        return {name: _to_json_type(each) for name, each in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_to_json_type(each) for each in value]
-    if isinstance(value, ExpressionCell):
-        return value.definition.text  # not the path of its file, so that the folder is complete
-    if isinstance(value, Cell):
-        return next((name for name, cell in CELLS.items() if type(cell) is type(value)), value)
-    if value is None or isinstance(value, (bool, str, nn.Module)):
-        return value
-    if isinstance(value, SupportsIndex):
-        return index(value)
-    return float(value) if isinstance(value, SupportsFloat) else value
-
-
-def _class_name(value: Any) -> dict[str, str]:
-    if not isinstance(value, (Cell, nn.Module)):
-        raise TypeError(f"a model's arguments must be numbers, texts or lists to be saved, got {value!r}")
-    return {"class": type(value).__qualname__, "module": type(value).__module__}
 
 
 def _read_tensors(path: Path) -> dict[str, Tensor]:

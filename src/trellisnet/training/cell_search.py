@@ -28,8 +28,8 @@ from trellisnet.training.cell_space import SEEDS, mutated, random_cell
 from trellisnet.training.config import ClockName, Config
 from trellisnet.training.contest import MOST_EPOCHS
 from trellisnet.training.fit import train_in
-from trellisnet.training.loop import NotANumberError
 from trellisnet.training.metrics import Metric
+from trellisnet.training.non_finite import NotANumberError
 from trellisnet.training.runs import RESULT, Run, read_json, write_json
 
 STRATEGIES = ("evolution", "random")

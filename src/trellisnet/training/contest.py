@@ -21,7 +21,7 @@ from trellisnet.training.checks import check_config
 from trellisnet.training.clock import now
 from trellisnet.training.config import ClockName, Config
 from trellisnet.training.fit import train_in
-from trellisnet.training.loop import NotANumberError
+from trellisnet.training.non_finite import NotANumberError
 from trellisnet.training.reporting.summary import Summary, summarise
 from trellisnet.training.runs import RESULT, Run
 from trellisnet.training.tasks import make_task

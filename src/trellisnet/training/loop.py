@@ -13,13 +13,14 @@ from torch import nn
 
 from trellisnet.data.batches import Batch
 from trellisnet.models.body import State, pack_state, unpack_state
-from trellisnet.training.checkpoints import generator_states, load_latest, save_checkpoint, saved_steps
+from trellisnet.training.checkpoints import generator_states, load_latest, save_checkpoint
 from trellisnet.training.clock import Clock
 from trellisnet.training.continuing import check_same_run
 from trellisnet.training.depths import Depth, described, draw, shown_depths, validated
 from trellisnet.training.distribution import Workers, parallel, without_exchange
 from trellisnet.training.elastic import restore_own
 from trellisnet.training.means import RunningMeans
+from trellisnet.training.non_finite import NonFinite
 from trellisnet.training.optimisation import Average, LearningRate, make_optimiser, stalled, without_progress
 from trellisnet.training.progress import Progress
 from trellisnet.training.runs import Run
@@ -27,12 +28,6 @@ from trellisnet.training.saving import load_weights, own_tensors, save_model
 from trellisnet.training.sharding import Sharded, full, whole
 from trellisnet.training.signals import Interrupted, Signals
 from trellisnet.training.tasks.base import Task
-
-MOST_SKIPPED = 10  # consecutive steps; after that, training does not recover
-
-
-class NotANumberError(RuntimeError):
-    """The loss is infinite or not a number."""
 
 
 class Trainer:
@@ -67,7 +62,7 @@ class Trainer:
         self.saved_at = time.monotonic()
         self.signals = Signals()
         self.judges = False  # whether the next thing to do is an evaluation, not a training step
-        self.skipped = 0  # consecutive steps
+        self.non_finite = NonFinite(run, progress)
 
     def fit(self) -> dict[str, dict[str, float]]:
         """Train to the end; return the metrics of the best model, by split."""
@@ -143,9 +138,11 @@ class Trainer:
         # loss and norm are the same in all processes: either all of them skip the step, or none
         norm = full(nn.utils.clip_grad_norm_(self.parameters, self.config.clip or math.inf)).item()
         if not math.isfinite(value + norm):
-            self._not_a_number("loss" if not math.isfinite(value) else "gradient", rate)
+            what = "gradient" if math.isfinite(value) else "loss"
+            self.non_finite.skip_or_stop(what, self.step, self.batches.epoch, rate)
+            self.carried = [None] * self.config.accumulate  # carried states may be non-finite too
             return None
-        self.skipped = 0
+        self.non_finite.consecutive = 0
         self.optimiser.step()
         self.running.add(value, means, self._units(batch))
         return value
@@ -278,17 +275,6 @@ class Trainer:
     def _depth(self) -> Depth | None:
         """The depth of the current epoch, or its range; None is the model's own depth."""
         return self.config.depth_in(self.batches.epoch)
-
-    def _not_a_number(self, what: str, rate: float) -> None:
-        epoch = self.batches.epoch + 1
-        where = f"the {what} is not a finite number at step {self.step + 1} of epoch {epoch}, learning rate {rate:.4g}"
-        self.skipped += 1
-        if self.config.on_nan == "stop" or self.skipped >= MOST_SKIPPED:
-            steps = saved_steps(self.run.checkpoints)
-            last = f"the last good checkpoint is {self.run.checkpoints}/step-{steps[-1]}" if steps else "none was saved"
-            raise NotANumberError(f"{where}; {last} (a lower learning_rate, clip or on_nan=skip may help a new run)")
-        self.carried = [None] * self.config.accumulate  # carried states may be non-finite too
-        self.progress.say(f"{where}: step skipped")
 
     def _stalled_for_good(self) -> bool:
         patience, last = self.config.stop_early, self.config.depth_in(self.config.epochs - 1)

@@ -21,8 +21,8 @@ from filelock import FileLock, Timeout
 from trellisnet.extras import require
 from trellisnet.training.config import Config
 from trellisnet.training.fit import train_in
-from trellisnet.training.loop import NotANumberError
 from trellisnet.training.metrics import Metric
+from trellisnet.training.non_finite import NotANumberError
 from trellisnet.training.space import Dimension, Range
 
 NAME, STORE = "tune", "study.db"
