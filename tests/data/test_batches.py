@@ -144,6 +144,13 @@ def test_random_windows_have_the_lengths_of_awd_lstm():
     assert min(lengths_of(short, 1)[0][:-1]) == 5
 
 
+def test_random_windows_are_drawn_once_per_epoch(monkeypatch):
+    draw, epochs = TextBatches._draw_ends, []
+    monkeypatch.setattr(TextBatches, "_draw_ends", lambda self, epoch: epochs.append(epoch) or draw(self, epoch))
+    lengths_of(random_batches(), 2)
+    assert epochs == [0, 1]
+
+
 def test_random_windows_follow_from_the_seed_and_the_epoch():
     lengths = lengths_of(random_batches(), 3)
     assert lengths == lengths_of(random_batches(), 3)

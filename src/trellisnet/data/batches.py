@@ -231,8 +231,9 @@ class ItemBatches(Batches):
         # pad to the longest sequence of all processes, so that shapes do not depend on the number of processes
         steps = None if lengths is None else int(lengths[whole].max())
         inputs, targets = self.items.take(own, steps)
-        if self.shuffle and self.items.draws:  # drawn for all processes, so that they do not depend on their number
-            generator = np.random.default_rng([self.seed, self.epoch, position])
+        if self.shuffle and self.items.draws:
+            # for all processes, so that they do not depend on their number; + 1, because NumPy takes [.., 0] for [..]
+            generator = np.random.default_rng([self.seed, self.epoch, position + 1])
             inputs = self.items.vary(inputs, self._share(generator.random((len(whole), self.items.draws))))
         own_lengths = None if lengths is None else torch.from_numpy(lengths[own])
         return Batch(torch.from_numpy(inputs), torch.from_numpy(targets), own_lengths)

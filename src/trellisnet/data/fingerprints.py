@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ FREE = ("name", "note", "ahead")  # facts that do not change what is learned
 
 
 def fingerprint(*values: Any) -> str:
-    """Hash values of any depth: arrays with all bytes, numbers, texts, None, and sequences or dataclasses of these.
+    """Hash values of any depth: arrays with all their bytes, numbers, texts, None, and sequences of these.
 
     Raises:
         TypeError: a value has another type.
@@ -47,8 +46,6 @@ def _add(digest: Any, value: Any) -> None:
     elif value is None or isinstance(value, (bool, int, float, str, np.generic)):
         text = repr(value).encode()
         digest.update(f"{type(value).__name__} {len(text)} ".encode() + text)
-    elif is_dataclass(value) and not isinstance(value, type):
-        _add(digest, [part for field in fields(value) for part in (field.name, getattr(value, field.name))])
     else:
         raise TypeError(f"a {type(value).__name__} has no bytes to hash")
 

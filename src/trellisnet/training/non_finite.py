@@ -10,14 +10,14 @@ MOST_SKIPPED = 10  # consecutive steps; after that, training does not recover
 
 
 class NotANumberError(RuntimeError):
-    """The loss is infinite or not a number."""
+    """The loss or its gradient is infinite or not a number."""
 
 
 class NonFinite:
-    """Skips such steps, if the run wants that and they are few, or stops the run.
+    """Counts the steps that are skipped because they are not finite, and stops the run if they are too many.
 
     Attributes:
-        consecutive: number of the last steps that were skipped.
+        consecutive: number of skipped steps since the last good one. The loop sets it to 0 after a good step.
     """
 
     def __init__(self, run: Run, progress: Progress) -> None:
@@ -25,7 +25,7 @@ class NonFinite:
         self.consecutive = 0
 
     def skip_or_stop(self, what: str, step: int, epoch: int, rate: float) -> None:
-        """Report a step that is skipped.
+        """Count and report a step that is not finite, which the loop then skips.
 
         Args:
             what: what is not finite, loss or gradient.

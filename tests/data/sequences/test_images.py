@@ -66,6 +66,23 @@ def test_images_can_be_held_out(mnist):
         load("seq-mnist", mnist[0], valid_items=12)
 
 
+VARIED = {"shift": 2, "rotate": 12, "zoom": 0.1}
+
+
+@pytest.mark.parametrize("name", ["seq-mnist", "perm-mnist"])
+def test_training_images_can_be_varied(mnist, name):
+    plain, varied = load(name, mnist[0], valid_items=2), load(name, mnist[0], valid_items=2, **VARIED)
+    assert varied.splits["train"].variation == images.Variation(**VARIED)
+    assert {type(varied.splits[split]) for split in ("valid", "test")} == {images.PixelItems}
+    assert {type(items) for items in plain.splits.values()} == {images.PixelItems}
+    seen = [next(iter(data.batches("train", 4, shuffle=True))).inputs for data in (plain, varied)]
+    assert not seen[0].allclose(seen[1], atol=0.1)
+    told = "the training images are varied: shift=2, rotate=12, zoom=0.1"
+    assert varied.note == "; ".join(note for note in (plain.note, told) if note)
+    with pytest.raises(ValueError, match=r"zoom must be in \[0, 1\), got 1"):
+        load(name, mnist[0], zoom=1)
+
+
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
@@ -114,6 +131,9 @@ def test_both_formats_of_cifar_are_read(tmp_path, monkeypatch):
     monkeypatch.setattr("trellisnet.data.sequences.images.CLASS_IMAGES", {"train": 5, "test": 1})
     pixels = cifar_files(tmp_path / "cifar-10-batches-bin", "bin")
     data = load("seq-cifar10", tmp_path)
+    varied = load("seq-cifar10", tmp_path, mirror=True, **VARIED).splits
+    assert varied["train"].variation == images.Variation(mirror=True, **VARIED)
+    assert type(varied["test"]) is type(data.splits["train"]) is images.PixelItems
     inputs, labels = data.splits["train"].take(np.array([0, 13]))
     assert inputs.shape == (2, 1024, 3)
     assert labels.tolist() == [0, 3]

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from trellisnet.data.batches import ItemBatches
+from trellisnet.data.batches import ItemBatches, Items
 from trellisnet.data.sequences.images import PixelItems, VariedPixels
 from trellisnet.data.sequences.variation import Variation
 
@@ -27,6 +27,36 @@ def images(channels=2, height=6, width=6):
 def test_draws_in_the_middle_change_nothing(variation):
     x = images(height=5)
     np.testing.assert_allclose(variation.apply(x, UNCHANGED), x, atol=1e-6)  # float32, as all of this file
+
+
+def by_pixel(variation, image, draws):
+    """One channel (height, width), from the definition: where each pixel is read, and the mean of four."""
+    height, width = image.shape
+    turn, zoom, across, down, side = 2 * draws - 1
+    angle, scale = np.radians(variation.rotate) * turn, 1 + variation.zoom * zoom
+    out = np.zeros_like(image)
+    for row in range(height):
+        for column in range(width):
+            x, y = column - (width - 1) / 2, row - (height - 1) / 2
+            x = -x if variation.mirror and side < 0 else x
+            column_read = scale * (np.cos(angle) * x - np.sin(angle) * y) + variation.shift * across + (width - 1) / 2
+            row_read = scale * (np.sin(angle) * x + np.cos(angle) * y) + variation.shift * down + (height - 1) / 2
+            column_read, row_read = np.clip(column_read, 0, width - 1), np.clip(row_read, 0, height - 1)
+            left, top = int(column_read), int(row_read)
+            right, bottom = min(left + 1, width - 1), min(top + 1, height - 1)
+            a, b = column_read - left, row_read - top
+            upper = (1 - a) * image[top, left] + a * image[top, right]
+            lower = (1 - a) * image[bottom, left] + a * image[bottom, right]
+            out[row, column] = (1 - b) * upper + b * lower
+    return out
+
+
+@pytest.mark.parametrize(("height", "width"), [(5, 9), (7, 4), (6, 6), (1, 3)])
+@pytest.mark.parametrize("variation", [ALL, Variation(3, 180, 0.5), Variation(mirror=True)])
+def test_images_are_read_where_the_definition_says(variation, height, width):
+    x, numbers = images(height=height, width=width), RNG.random((2, 5))
+    expected = [[by_pixel(variation, plane, draw) for plane in image] for image, draw in zip(x, numbers, strict=True)]
+    np.testing.assert_allclose(variation.apply(x, numbers), expected, atol=1e-5)
 
 
 def test_images_are_moved_and_the_edge_comes_in():
@@ -83,37 +113,47 @@ def test_permuted_pixels_are_varied_as_images():
     np.testing.assert_array_equal(varied[0], expected)
 
 
-def inputs(batches):
-    return [batch.inputs.numpy() for batch in batches]
+class Draws(Items):
+    """Sequences whose varied inputs are the numbers that they were drawn."""
+
+    draws = 5
+
+    def __len__(self):
+        return 10
+
+    def take(self, indices, steps=None):
+        return np.zeros((len(indices), 5)), indices
+
+    def vary(self, inputs, draws):
+        return draws
 
 
-def test_every_epoch_has_other_variations_and_resuming_has_the_same():
-    items = VariedPixels(pixels(order=ORDER), ALL)
-    whole = ItemBatches(items, 4, shuffle=True)
-    epochs = [inputs(whole), inputs(whole)]
-    seen = [np.sort(np.concatenate(epoch), axis=0) for epoch in epochs]
-    assert not np.allclose(*seen)
-    resumed = ItemBatches(items, 4, shuffle=True)
-    resumed.load_state_dict({**whole.state_dict(), "epoch": 1, "position": 1})
-    for again, first in zip(inputs(resumed), epochs[1][1:], strict=True):
-        np.testing.assert_array_equal(again, first)
+def drawn(epoch=0, position=0, **options):
+    """The numbers of a batch of four."""
+    batches = ItemBatches(Draws(), 4, shuffle=True, **options)
+    batches.load_state_dict({**batches.state_dict(), "epoch": epoch, "position": position})
+    return next(iter(batches)).inputs.numpy()
 
 
-def test_processes_share_the_variations_of_one():
-    items = VariedPixels(pixels(), ALL)
-    alone = inputs(ItemBatches(items, 4, shuffle=True))
-    both = zip(*(inputs(ItemBatches(items, 4, shuffle=True, rank=rank, world_size=2)) for rank in (0, 1)), strict=True)
-    for one, two in zip(alone, both, strict=True):
-        np.testing.assert_allclose(np.concatenate(two), one, atol=1e-6)
+def test_draws_follow_from_the_seed_the_epoch_and_the_batch():
+    numbers = [drawn(), drawn(epoch=1), drawn(position=1), drawn(seed=1), np.random.default_rng([0, 0]).random((4, 5))]
+    assert len({each.tobytes() for each in numbers}) == len(numbers)
+    np.testing.assert_array_equal(drawn(epoch=1, position=1), drawn(epoch=1, position=1))
+    assert ((numbers[0] >= 0) & (numbers[0] <= 1)).all()
+
+
+def test_processes_share_the_draws_of_one():
+    both = [drawn(position=2, rank=rank, world_size=2) for rank in (0, 1)]  # the last batch, of two
+    np.testing.assert_array_equal(np.concatenate(both), drawn(position=2))
 
 
 def test_what_is_not_shuffled_is_not_varied():
-    items = VariedPixels(pixels(), ALL)
-    for batch, rows in zip(inputs(ItemBatches(items, 5)), (range(5), range(5, 10)), strict=True):
-        np.testing.assert_array_equal(batch, items.take(np.array(rows))[0])
+    (first, *_) = ItemBatches(Draws(), 4)
+    assert (first.inputs == 0).all()
 
 
 def test_the_fingerprint_covers_the_variation():
     items = pixels()
-    prints = {VariedPixels(items, each).fingerprint() for each in (ALL, Variation(shift=1), Variation(shift=2))}
-    assert len({items.fingerprint(), *prints}) == 4
+    known = [VariedPixels(items, each).fingerprint() for each in (ALL, Variation(shift=1), Variation(shift=2))]
+    assert len({items.fingerprint(), *known}) == 4
+    assert VariedPixels(items, Variation(shift=np.float32(2))).fingerprint() == known[-1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import astuple
 from pathlib import Path
 
 import numpy as np
@@ -70,7 +71,12 @@ class VariedPixels(PixelItems):
 
     def __init__(self, items: PixelItems, variation: Variation) -> None:
         super().__init__(items.pixels, items.labels, items.values, items.order)
-        self.variation, self.draws = variation, variation.draws
+        self.amounts, self.draws = astuple(variation), variation.draws
+
+    @property
+    def variation(self) -> Variation:
+        """What may change."""
+        return Variation(*self.amounts)
 
     def vary(self, inputs: NDArray[np.float32], draws: NDArray[np.float64]) -> NDArray[np.float32]:
         """Vary pixels (B, T, C), which may be permuted."""
@@ -100,9 +106,10 @@ def load_mnist(
         permuted: permute the pixels by `numpy.random.RandomState(92916).permutation(784)`; otherwise they are in order,
             row by row.
         valid_items: the last n training images become the split "valid"; 0: there is none.
-        shift: training sees images that are moved by up to n pixels in both directions, drawn anew in every epoch.
-        rotate: they are also turned by up to n degrees.
-        zoom: they are also enlarged or shrunk by up to this share.
+        shift: of each training image, a part is read whose middle is up to n pixels away, across and down, drawn anew
+            in every epoch.
+        rotate: the part is turned by up to n degrees.
+        zoom: it is larger or smaller by up to this share.
 
     Raises:
         ValueError: a file is not MNIST's, or an option is out of range.
@@ -117,9 +124,10 @@ def load_mnist(
         labels = _read_mnist(files, f"{prefix}-labels-idx1-ubyte", 1).astype(np.int64)
         splits[split] = PixelItems(images.reshape(len(images), -1, 1), labels, _normalised(0.1307, 0.3081), order)
     name = "perm-mnist" if permuted else "seq-mnist"
-    note = f"the order of the pixels is that of NumPy's RandomState({PERMUTATION_SEED})" if permuted else ""
+    told = f"the order of the pixels is that of NumPy's RandomState({PERMUTATION_SEED})" if permuted else ""
+    note, prepared = _note(variation, told), _prepared(splits, valid_items, variation)
     digits = tuple(str(digit) for digit in range(10))
-    return SequenceData(name, "classification", 1, 10, _prepared(splits, valid_items, variation), note, digits)
+    return SequenceData(name, "classification", 1, 10, prepared, note, digits)
 
 
 def load_cifar10(
@@ -136,10 +144,11 @@ def load_cifar10(
     Args:
         root: a folder to search first, for the binary or the Python version of the files.
         valid_items: the last n training images become the split "valid"; 0: there is none.
-        shift: training sees images that are moved by up to n pixels in both directions, drawn anew in every epoch.
-        rotate: they are also turned by up to n degrees.
-        zoom: they are also enlarged or shrunk by up to this share.
-        mirror: every second one is also mirrored, left to right.
+        shift: of each training image, a part is read whose middle is up to n pixels away, across and down, drawn anew
+            in every epoch.
+        rotate: the part is turned by up to n degrees.
+        zoom: it is larger or smaller by up to this share.
+        mirror: it is mirrored left to right, in half of the cases.
 
     Raises:
         ValueError: a file is not CIFAR-10's, or an option is out of range.
@@ -159,7 +168,7 @@ def load_cifar10(
         planes = np.concatenate([images for images, _ in contents]).reshape(len(labels), 3, -1)
         splits[split] = PixelItems(np.ascontiguousarray(planes.transpose(0, 2, 1)), labels, _normalised(0.5, 0.5))
     prepared = _prepared(splits, valid_items, variation)
-    return SequenceData("seq-cifar10", "classification", 3, 10, prepared, "", CIFAR_LABELS)
+    return SequenceData("seq-cifar10", "classification", 3, 10, prepared, _note(variation), CIFAR_LABELS)
 
 
 def _prepared(splits: dict[str, PixelItems], held_out: int, variation: Variation) -> dict[str, PixelItems]:
@@ -170,7 +179,12 @@ def _prepared(splits: dict[str, PixelItems], held_out: int, variation: Variation
     cut = len(training) - held_out
     valid = {"valid": training.subset(slice(cut, None))} if held_out else {}
     training = training.subset(slice(cut))
-    return {**splits, "train": VariedPixels(training, variation) if variation else training, **valid}
+    return {**splits, "train": VariedPixels(training, variation) if variation != Variation() else training, **valid}
+
+
+def _note(variation: Variation, *others: str) -> str:
+    varied = f"the training images are varied: {variation}" if variation != Variation() else ""
+    return "; ".join(note for note in (*others, varied) if note)
 
 
 def _normalised(mean: float, deviation: float) -> NDArray[np.float32]:

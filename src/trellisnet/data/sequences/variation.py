@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import ClassVar
 
 import numpy as np
@@ -14,13 +14,13 @@ from trellisnet.core.checks import boolean, non_negative, probability
 
 @dataclass(frozen=True)
 class Variation:
-    """How far images may be changed.
+    """How far what is read of an image may differ from the image.
 
     Args:
-        shift: move by up to n pixels, in both directions.
-        rotate: turn by up to n degrees, both ways.
-        zoom: enlarge or shrink by up to this share.
-        mirror: mirror every second image left to right.
+        shift: its middle moves by up to n pixels, across and down.
+        rotate: it is turned by up to n degrees, both ways.
+        zoom: it is larger or smaller by up to this share.
+        mirror: it is mirrored left to right, in half of the cases.
     """
 
     shift: float = 0.0
@@ -30,13 +30,13 @@ class Variation:
     draws: ClassVar[int] = 5  # random numbers per image
 
     def __post_init__(self) -> None:
-        non_negative("shift", self.shift)
-        non_negative("rotate", self.rotate)
-        probability("zoom", self.zoom)
-        boolean("mirror", self.mirror)
+        checks = {"shift": non_negative, "rotate": non_negative, "zoom": probability, "mirror": boolean}
+        for name, check in checks.items():
+            object.__setattr__(self, name, check(name, getattr(self, name)))
 
-    def __bool__(self) -> bool:
-        return self != Variation()
+    def __str__(self) -> str:
+        changed = (field for field in fields(self) if getattr(self, field.name) != field.default)
+        return ", ".join(f"{field.name}={getattr(self, field.name):g}" for field in changed)
 
     def apply(self, images: NDArray[np.float32], draws: NDArray[np.float64]) -> NDArray[np.float32]:
         """Return changed images.
@@ -52,14 +52,14 @@ class Variation:
         from torch.nn.functional import affine_grid, grid_sample  # noqa: PLC0415
 
         height, width = images.shape[2:]
-        between = torch.from_numpy(2 * draws - 1)  # -1 to 1
-        angle = between[:, 0] * math.radians(self.rotate)
-        scale = 1 + between[:, 1] * self.zoom
-        across, down = (between[:, 2 + i] * self.shift * 2 / size for i, size in enumerate((width, height)))
-        side = torch.where(between[:, 4] < 0, -1.0, 1.0) if self.mirror else torch.ones(len(draws))
+        amounts = torch.from_numpy(2 * draws - 1)  # (B, 5), -1 to 1
+        angle = amounts[:, 0] * math.radians(self.rotate)
+        scale = 1 + amounts[:, 1] * self.zoom
+        across, down = (amounts[:, 2 + i] * self.shift * 2 / size for i, size in enumerate((width, height)))
+        sign = torch.where(amounts[:, 4] < 0, -1.0, 1.0) if self.mirror else torch.ones_like(angle)
         cos, sin = scale * angle.cos(), scale * angle.sin()
         # where the pixel at (x, y) is read, in units of half an image
-        rows = [[cos * side, -sin * height / width, across], [sin * side * width / height, cos, down]]
-        places = torch.stack([torch.stack(row, 1) for row in rows], 1).float()  # (B, 2, 3)
-        grid = affine_grid(places, list(images.shape), align_corners=False)
+        rows = [[cos * sign, -sin * height / width, across], [sin * sign * width / height, cos, down]]
+        maps = torch.stack([torch.stack(row, 1) for row in rows], 1).float()  # (B, 2, 3)
+        grid = affine_grid(maps, list(images.shape), align_corners=False)
         return grid_sample(torch.from_numpy(images), grid, padding_mode="border", align_corners=False).numpy()
