@@ -42,6 +42,15 @@ def test_a_model_has_the_published_result():
     assert published < 1e-3  # always guessing the mean: 1/6
 
 
+@pytest.mark.corpora
+@pytest.mark.parametrize("name", ["seq-mnist", "perm-mnist"])
+def test_a_pixel_model_has_the_published_result(name, real_data, monkeypatch):
+    monkeypatch.setenv("TRELLISNET_DATA", str(real_data))
+    published = json.loads((FOLDER / name / "result.json").read_text())["metrics"]["test"]
+    assert load_task(name).evaluate_alone("test") == pytest.approx(published, rel=1e-3)
+    assert published["accuracy"] > {"seq-mnist": 0.992, "perm-mnist": 0.9813}[name]  # the paper's
+
+
 @pytest.mark.parametrize("name", pretrained_names())
 def test_every_file_of_a_model_has_a_checksum(name):
     recorded = json.loads((FOLDER / name / CHECKSUMS).read_text())["files"]
