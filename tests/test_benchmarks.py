@@ -1,5 +1,6 @@
 """The benchmarks compare like with like."""
 
+from functools import partial
 from itertools import accumulate
 from types import SimpleNamespace
 
@@ -16,7 +17,8 @@ from soak import soak
 from tokenise import CONTESTANTS, write_corpus
 from trellisnet import TrellisLM, TrellisNet
 from trellisnet.commands.versus import read_entries
-from trellisnet.models.build import build_classifier
+from trellisnet.models.build import build_classifier, build_labeller, build_language_model, build_regressor
+from trellisnet.models.sizing import width_for
 
 SMALL = Shape("small", 3, 5, 6, 11, 2, tail=4, dilation=(1, 2))
 
@@ -84,6 +86,18 @@ def test_tokenisers_agree(tmp_path, monkeypatch):
     assert counted["plain"][1] == 2_001
 
 
+SIZES = {  # of the models of each dataset
+    "music": (build_labeller, 88, 88),
+    "adding": (build_regressor, 2, 1),
+    "copy-memory": (partial(build_language_model, embedding_size=10), 10),
+    "ptb-char": (build_language_model, 50),
+    "ptb-word": (build_language_model, 10_000),
+    "perm-mnist": (build_classifier, 1, 10),
+    "seq-mnist": (build_classifier, 1, 10),
+    "ts": (build_classifier, 12, 9),
+}
+
+
 @pytest.mark.parametrize("name", [*CONTESTS, "japanese-vowels"])
 def test_every_contest_of_the_field_can_be_held(name, tmp_path, capsys):
     contest = CONTESTS[name] if name in CONTESTS else vowels(tmp_path)
@@ -92,6 +106,13 @@ def test_every_contest_of_the_field_can_be_held(name, tmp_path, capsys):
     others = {"gru", "tcn", "qrnn", "transformer", "lru", "min-gru"} if contest.seeds == 1 else set()
     assert {"trellis", "lstm", *others} <= bodies
     assert {"layers", "sweeps"} <= {getattr(entry.config.model, "path", None) for entry in entries}
+    build, *sizes = SIZES[entries[0].config.data.name]
+    for entry in entries:
+        model = entry.config.model
+        width_for(
+            lambda width, model=model: build(model.body, *sizes, **model.changed(hidden_size=width).chosen()),
+            contest.parameters,
+        )
 
 
 def test_one_net_is_measured_at_every_depth(monkeypatch):
