@@ -31,7 +31,8 @@ WAYS = [  # through the trellis, for text
     "trellis:path=sweeps;num_layers=1;cell=coupled;hidden_taps=0",  # no hidden weights: a QRNN
     "trellis:path=layers;num_layers=8;cell=lstm;hidden_taps=2",
 ]
-STACKS = ["gru", "tcn", "qrnn", "transformer:num_layers=2;heads=2", "lru:num_layers=2", "min-gru:num_layers=2"]
+TRANSFORMER = "transformer:num_layers=2;heads=2"
+STACKS = ["gru", "tcn", "qrnn", TRANSFORMER, "lru:num_layers=2", "min-gru:num_layers=2"]
 
 
 @dataclass(frozen=True)
@@ -50,10 +51,20 @@ class Contest:
     runs: str | None = None
 
 
+def stacks(steps: int, tcn: str = "tcn") -> list[str]:
+    """The others for a task that needs all steps: the transformer has a window as long as the sequences."""
+    longest = {TRANSFORMER: f"{TRANSFORMER};window={steps}", "tcn": tcn}
+    return [longest.get(name, name) for name in STACKS]
+
+
+def memory(recipe: str, steps: int) -> Contest:
+    return Contest(recipe, ["trellis", GATED_SWEEPS, "lstm", *stacks(steps)], 4e4, 3)
+
+
 def pixels(data: str, own: str) -> Contest:
     """Trellis networks with the paper's dilations and with some of their own; the TCN has its published taps."""
     mine = f"trellis:{own};output_size=null"  # the head reads all channels, as the recipe's does
-    others = ["lstm", "gru", "tcn:kernel_size=7", *STACKS[2:], "dilated-gru:num_layers=9"]
+    others = ["lstm", *stacks(784, "tcn:kernel_size=7"), "dilated-gru:num_layers=9"]
     return Contest("perm-mnist-small", ["trellis", mine, SWEEPS, *others], 0.1e6, 10, {"data.name": data})
 
 
@@ -86,8 +97,8 @@ def vowels(folder: Path) -> Contest:
 CONTESTS = {
     "jsb": Contest("jsb-small", ["trellis", SWEEPS, "lstm", *STACKS], 0.1e6, 4),
     "nottingham": Contest("nottingham-small", ["trellis", SWEEPS, "lstm", *STACKS], 0.1e6, 4),
-    "adding": Contest("adding", ["trellis", GATED_SWEEPS, "lstm", *STACKS], 4e4, 3),
-    "copy-memory": Contest("copy-memory", ["trellis", GATED_SWEEPS, "lstm", *STACKS], 4e4, 3),
+    "adding": memory("adding", 600),
+    "copy-memory": memory("copy-memory", 1020),
     **text("char-ptb", 0.7e6),
     **text(  # in less than an epoch dropout can only slow down, so nobody has any
         "word-ptb",

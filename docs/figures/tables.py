@@ -95,7 +95,7 @@ def _contest(path: Path) -> Callable[[], str]:
     def table() -> str:
         contest = json.loads(path.read_text(encoding="utf-8"))
         higher = contest["metric"] == "accuracy"
-        digits = 1 if contest["metric"] == "perplexity" else 3
+        form = {"perplexity": ".1f", "mse": ".2g"}.get(contest["metric"], ".3f")
         ran = [each for each in contest["contestants"] if each["valid"]["mean"] is not None]
         rows = [
             [
@@ -105,7 +105,7 @@ def _contest(path: Path) -> Callable[[], str]:
                 f"{statistics.mean(each['steps']):,.0f}",
                 f"{1e3 * each['seconds_per_step']:.0f}",
                 f"{1e6 * each['seconds_per_streamed_step']:.0f}",
-                *(_over_seeds(each[split], digits) for split in ("valid", "test")),
+                *(_over_seeds(each[split], form) for split in ("valid", "test")),
             ]
             for each in sorted(ran, key=lambda each: each["valid"]["mean"], reverse=higher)
         ]
@@ -115,10 +115,10 @@ def _contest(path: Path) -> Callable[[], str]:
     return table
 
 
-def _over_seeds(result: dict[str, Any], digits: int) -> str:
+def _over_seeds(result: dict[str, Any], form: str) -> str:
     """The mean, and the standard deviation if there are several seeds."""
-    around = "" if result["spread"] is None else f" ± {result['spread']:.{digits}f}"
-    return f"{result['mean']:.{digits}f}{around}"
+    around = "" if result["spread"] is None else f" ± {result['spread']:{form}}"
+    return f"{result['mean']:{form}}{around}"
 
 
 def ablations(path: Path = ABLATIONS) -> str:
@@ -137,7 +137,7 @@ def ablations(path: Path = ABLATIONS) -> str:
         if each is not full:
             effects = [f"{changes[name]:+.1f}", f"{places.index(name) + 1}"]
             effects += [f"{papers[name]:+.2f}", f"{papers_places.index(name) + 1}"]
-        rows.append([each["title"], f"{statistics.mean(each['steps']):,.0f}", _over_seeds(test, 1), *effects])
+        rows.append([each["title"], f"{statistics.mean(each['steps']):,.0f}", _over_seeds(test, ".1f"), *effects])
     return _markdown(["variant", "steps", "perplexity", "change", "place", "paper's change", "paper's place"], rows)
 
 

@@ -67,6 +67,16 @@ def test_the_command_of_a_row_makes_a_model_of_its_size(table, row):
         assert size / 1e6 == pytest.approx(row.size, rel=0.03)
 
 
+@pytest.mark.parametrize(("table", "row"), [pair for pair in NAMED if pair.values[1].ours is not None])
+def test_a_result_of_ours_has_its_command(table, row):
+    assert row.ours.command.startswith("trellisnet train ")
+    config = parse("train", train, shlex.split(row.ours.command)[2:])["config"]
+    assert (config.data.name, config.model.body) == (table.data, row.body)
+    sizes = {"seq-mnist": (1, 10), "perm-mnist": (1, 10), "seq-cifar10": (3, 10)}[table.data]
+    model = build_classifier(row.body, *sizes, **config.model.chosen())
+    assert model.num_parameters / 1e6 == pytest.approx(row.ours.parameters, abs=0.005)
+
+
 def test_published_results_are_found_by_body():
     assert [row.published for row in published("perm-mnist", "tcn")] == [0.972]
     assert [row.system for row in published("wikitext-103", "lstm")] == ["LSTM", "LSTM with continuous cache"]
